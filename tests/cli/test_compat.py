@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from tests.cli.conftest import Run
 
 from kafkaesque.admin.compat.rules.apache_kafka import APACHE_APIS, APACHE_TOPIC_SETTINGS
-from kafkaesque.cli.admin_types import NewTopic
+from kafkaesque.admin.librdkafka_types import NewTopic
 from kafkaesque.client.wire.address import parse_address
 from kafkaesque.client.wire.blocking import BlockingConnection
 from kafkaesque.model.errors import ErrorCode

@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import io
 
-from kafkaesque.cli.failures import CannotConnect, CommandFailure, TargetNotFound
+import pytest
+
+from kafkaesque.admin.errors import (
+    AdminError,
+    BrokerUnavailable,
+    ClusterUnreachable,
+    ResourceNotFound,
+)
+from kafkaesque.cli.failures import CannotConnect, CommandFailure, TargetNotFound, failure_of
 
 
 def test_a_failure_is_shown_with_its_fix() -> None:
@@ -17,3 +25,20 @@ def test_exit_codes_are_those_in_the_help() -> None:
         3,
         4,
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "failure", "fix"),
+    [
+        (AdminError("no", "do this"), CommandFailure, "do this"),
+        (ResourceNotFound("no", "do this"), TargetNotFound, "do this"),
+        (BrokerUnavailable("no"), CannotConnect, "--timeout"),
+        (ClusterUnreachable("no"), CannotConnect, "kafkaesque broker"),
+    ],
+)
+def test_an_admin_error_becomes_a_failure_with_a_fix(
+    error: AdminError, failure: type[CommandFailure], fix: str
+) -> None:
+    found = failure_of(error)
+    assert type(found) is failure
+    assert fix in (found.fix or "")

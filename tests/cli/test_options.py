@@ -6,14 +6,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kafkaesque.cli.client import Connection
+from kafkaesque.admin.connection import ClusterConnection
 from kafkaesque.cli.options import client_options, examples, read_pair, read_properties
 from kafkaesque.cli.render import Screen
 
 
 @click.command()
 @client_options(timeout_s=7)
-def probe(connection: Connection, screen: Screen) -> None:
+def probe(connection: ClusterConnection, screen: Screen) -> None:
     click.echo(f"{connection.bootstrap} {connection.properties} {connection.timeout_s}")
 
 

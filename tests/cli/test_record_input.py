@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.samples import UNHURRIED
 
+from kafkaesque.admin.record_writer import OutgoingRecord
 from kafkaesque.cli import record_input
-from kafkaesque.cli.record_input import InputError, InputFormat, OutgoingRecord, read_records
+from kafkaesque.cli.record_input import InputError, InputFormat, read_records
 
 EMPTY = OutgoingRecord(0, None)
 

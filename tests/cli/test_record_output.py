@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.samples import UNHURRIED, SampleRecord
 
-from kafkaesque.cli.record_input import InputFormat, OutgoingRecord, read_records
+from kafkaesque.admin.record_writer import OutgoingRecord
+from kafkaesque.cli.record_input import InputFormat, read_records
 from kafkaesque.cli.record_output import OutputFormat, make_formatter, record_object, unescape
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from kafkaesque.admin import CLIENT_ID
 from kafkaesque.admin.errors import AdminError, BrokerUnavailable
 from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.blocking import BlockingConnection
@@ -29,7 +30,6 @@ from kafkaesque.wire.table import Request, Response
 
 R = TypeVar("R", bound=Response)
 
-CLIENT_ID: Final = "kafkaesque-cli"
 BROKER_RESOURCE: Final = 4
 """DescribeConfigs' type of a broker's settings."""
 

@@ -20,8 +20,8 @@ from kafkaesque.cli.service_process import host_port, run_service
 from kafkaesque.service.child_process import print_ready
 
 if TYPE_CHECKING:
+    from kafkaesque.admin.connection import ClusterConnection
     from kafkaesque.chat.config import BackendConfig
-    from kafkaesque.cli.client import Connection
     from kafkaesque.cli.render import Screen
     from kafkaesque.edge.client_state import Credentials
 
@@ -91,7 +91,7 @@ def chat() -> None:
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]),
               default="warning", show_default=True)  # fmt: skip
 @client_options()
-def backend(connection: Connection, screen: Screen, **options: Any) -> None:
+def backend(connection: ClusterConnection, screen: Screen, **options: Any) -> None:
     """Serve chat until Ctrl-C or SIGTERM. Several back ends share the accounts.
 
     Prints one line `ready ...` when it has joined the group.

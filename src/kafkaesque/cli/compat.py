@@ -10,14 +10,11 @@ import click
 
 from kafkaesque.admin.compat.rules.verdicts import (
     FeatureVerdict,
-    Offer,
-    Usage,
     judge,
-    known_apache_kafka,
 )
-from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import CannotConnect, ExitCode
-from kafkaesque.cli.options import client_options, examples, read_properties
+from kafkaesque.admin.connection import ClusterConnection
+from kafkaesque.cli.failures import ExitCode
+from kafkaesque.cli.options import client_options, examples, open_connection, read_properties
 from kafkaesque.cli.render import Screen
 
 MARKS = {"ok": ("ok", "green"), "lacking": ("LACK", "red"), "unknown": ("?", "yellow")}
@@ -39,7 +36,7 @@ MARKS = {"ok": ("ok", "green"), "lacking": ("LACK", "red"), "unknown": ("?", "ye
 )
 @client_options()
 def compat(
-    target: str | None, target_config: Path | None, connection: Connection, screen: Screen
+    target: str | None, target_config: Path | None, connection: ClusterConnection, screen: Screen
 ) -> int:
     """Report which features a cluster uses and whether the target has them.
 
@@ -51,42 +48,21 @@ def compat(
     elsewhere = None
     if target is not None:
         properties = read_properties(target_config) if target_config else {}
-        elsewhere = Connection(target, properties, connection.timeout_s)
-    usage, offer = asyncio.run(_survey(connection, elsewhere))
-    verdicts = judge(usage, offer)
+        elsewhere = open_connection(target, properties, connection.timeout_s)
+    # Imported late: --help is faster without the wire protocol.
+    from kafkaesque.admin.compat.survey import survey
+
+    found = asyncio.run(survey(connection, elsewhere))
+    verdicts = judge(found.usage, found.offer)
     lacking = sum(verdict.status == "lacking" for verdict in verdicts)
     document = {
         "source": connection.bootstrap,
-        "target": offer.name,
+        "target": found.offer.name,
         "lacking": lacking,
         "verdicts": [verdict._asdict() for verdict in verdicts],
     }
     screen.document(document, lambda: _show(screen, document, verdicts))
     return int(ExitCode.FAILED if lacking else ExitCode.OK)
-
-
-async def _survey(connection: Connection, target: Connection | None) -> tuple[Usage, Offer]:
-    from kafkaesque.admin.compat.survey import survey_offer, survey_usage
-    from kafkaesque.client.wire.errors import ConnectionLost
-
-    source_pool = connection.pool()
-    target_pool = target.pool() if target else None
-    asked = connection
-    try:
-        usage = await survey_usage(source_pool)
-        if target is None or target_pool is None:
-            return usage, known_apache_kafka(usage)
-        asked = target
-        return usage, await survey_offer(target_pool, target.bootstrap, usage)
-    except ConnectionLost as error:
-        raise CannotConnect(
-            f"no answer from {asked.bootstrap}: {error}",
-            f"`kafkaesque doctor -b {asked.bootstrap}` shows why",
-        ) from None
-    finally:
-        source_pool.close()
-        if target_pool is not None:
-            target_pool.close()
 
 
 def _show(screen: Screen, document: dict[str, Any], verdicts: list[FeatureVerdict]) -> None:

@@ -6,31 +6,21 @@ from typing import Any
 
 import click
 
-from kafkaesque.cli.admin_types import ConfigResource, ConfigSource, ResourceType
-from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import TargetNotFound, usage
+from kafkaesque.admin.connection import ClusterConnection
+from kafkaesque.admin.settings import (
+    DOCUMENTED,
+    ResourceKind,
+    alter_settings,
+    check_exists,
+    describe_settings,
+)
+from kafkaesque.cli.failures import usage
 from kafkaesque.cli.options import client_options, examples, json_option, read_pair
 from kafkaesque.cli.render import Column, Screen
-from kafkaesque.cli.topic import alter_settings
 from kafkaesque.model.setting import Scope, Setting
-from kafkaesque.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 
-RESOURCES = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER}
-DOCUMENTED = {"topic": TOPIC_SETTINGS, "broker": BROKER_SETTINGS}
-SOURCES = {
-    ConfigSource.DYNAMIC_TOPIC_CONFIG.value: "topic",
-    ConfigSource.DYNAMIC_BROKER_CONFIG.value: "broker",
-    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value: "cluster",
-    ConfigSource.STATIC_BROKER_CONFIG.value: "start-up",
-    ConfigSource.DEFAULT_CONFIG.value: "default",
-    ConfigSource.GROUP_CONFIG.value: "group",
-}
-
-kind_argument = click.argument("kind", metavar="topic|broker", type=click.Choice(list(RESOURCES)))
+kind_argument = click.argument("kind", metavar="topic|broker", type=click.Choice(list(DOCUMENTED)))
 name_argument = click.argument("name", metavar="NAME|ID")
-
-
-_MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000}
 
 
 @click.group()
@@ -46,7 +36,7 @@ def config() -> None:
         "kafkaesque config list broker --json",
     ),
 )
-@click.argument("kind", required=False, type=click.Choice(list(RESOURCES)))
+@click.argument("kind", required=False, type=click.Choice(list(DOCUMENTED)))
 @click.option(
     "--filter", "needle", default="", metavar="TEXT", help="Show only names that contain this text."
 )
@@ -119,21 +109,16 @@ def _facts(row: dict[str, Any]) -> list[str]:
 @click.option("--doc", "with_doc", is_flag=True, help="Also show the documentation.")
 @client_options()
 def describe(
-    kind: str,
+    kind: ResourceKind,
     name: str,
     everything: bool,
     with_doc: bool,
-    connection: Connection,
+    connection: ClusterConnection,
     screen: Screen,
 ) -> None:
     """Show the settings of a topic or a broker, and where each comes from."""
-    _check_exists(connection, kind, name)
-    futures = connection.admin.describe_configs(
-        [ConfigResource(RESOURCES[kind], name)], request_timeout=connection.timeout_s
-    )
-    (future,) = futures.values()
-    entries = connection.wait(future, f"read the settings of {kind} '{name}'")
-    rows = [_entry_row(kind, entry) for _, entry in sorted(entries.items())]
+    check_exists(connection, kind, name)
+    rows = describe_settings(connection, kind, name)
     if not everything:
         rows = [row for row in rows if row["source"] != "default"]
     columns = [
@@ -150,42 +135,6 @@ def describe(
     )
 
 
-def _entry_row(kind: str, entry: Any) -> dict[str, Any]:
-    defaults = [
-        _in_unit_of(entry.name, synonym.name, synonym.value)
-        for synonym in entry.synonyms.values()
-        if synonym.source == ConfigSource.DEFAULT_CONFIG.value
-    ]
-    documented = DOCUMENTED[kind].get(entry.name)
-    source = SOURCES.get(entry.source, "unknown")
-    return {
-        "name": entry.name,
-        "value": "(hidden)" if entry.is_sensitive and entry.value is None else entry.value,
-        "source": source,
-        "default": defaults[0] if defaults else (entry.value if source == "default" else None),
-        "read_only": entry.is_read_only,
-        "sensitive": entry.is_sensitive,
-        "doc": documented.doc if documented else None,
-    }
-
-
-def _in_unit_of(name: str, synonym: str, value: str) -> str:
-    """A synonym's value in the unit of `name`: Kafka reports log.retention.hours=168 in hours."""
-    factor = _MILLISECONDS.get(synonym.rpartition(".")[2])
-    return str(int(value) * factor) if factor and name.endswith(".ms") else value
-
-
-def _check_exists(connection: Connection, kind: str, name: str) -> None:
-    if kind == "topic":
-        connection.describe_topics([name])
-        return
-    ids = sorted(connection.metadata().brokers)
-    if name not in map(str, ids):
-        raise TargetNotFound(
-            f"there is no broker '{name}'", f"the brokers are {', '.join(map(str, ids))}"
-        )
-
-
 @config.command(
     "set",
     epilog=examples(
@@ -198,12 +147,16 @@ def _check_exists(connection: Connection, kind: str, name: str) -> None:
 @click.argument("pairs", metavar="NAME=VALUE...", nargs=-1, required=True)
 @client_options()
 def set_settings(
-    kind: str, name: str, pairs: tuple[str, ...], connection: Connection, screen: Screen
+    kind: ResourceKind,
+    name: str,
+    pairs: tuple[str, ...],
+    connection: ClusterConnection,
+    screen: Screen,
 ) -> None:
     """Change settings of a topic or a broker."""
     settings = dict(read_pair(text) for text in pairs)
-    _check_exists(connection, kind, name)
-    alter_settings(connection, RESOURCES[kind], name, settings, ())
+    check_exists(connection, kind, name)
+    alter_settings(connection, kind, name, settings, ())
     screen.document(
         {"kind": kind, "name": name, "set": settings},
         lambda: screen.line("\n".join(f"{key}={value}" for key, value in settings.items())),
@@ -216,13 +169,17 @@ def set_settings(
 @click.argument("settings", metavar="NAME...", nargs=-1, required=True)
 @client_options()
 def unset(
-    kind: str, name: str, settings: tuple[str, ...], connection: Connection, screen: Screen
+    kind: ResourceKind,
+    name: str,
+    settings: tuple[str, ...],
+    connection: ClusterConnection,
+    screen: Screen,
 ) -> None:
     """Reset settings of a topic or a broker to their default."""
     if wrong := [text for text in settings if "=" in text]:
         raise usage(f"'{wrong[0]}': unset takes names only.")
-    _check_exists(connection, kind, name)
-    alter_settings(connection, RESOURCES[kind], name, {}, settings)
+    check_exists(connection, kind, name)
+    alter_settings(connection, kind, name, {}, settings)
     screen.document(
         {"kind": kind, "name": name, "unset": list(settings)},
         lambda: screen.line("\n".join(f"{key}: default" for key in settings)),

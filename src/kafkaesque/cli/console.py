@@ -24,7 +24,7 @@ from kafkaesque.service.child_process import print_ready
 from kafkaesque.service.process import facts_file, stop_event
 
 if TYPE_CHECKING:
-    from kafkaesque.cli.client import Connection
+    from kafkaesque.admin.connection import ClusterConnection
     from kafkaesque.cli.render import Screen
     from kafkaesque.console.web.config import ConsoleConfig, ConsoleSettings
 
@@ -71,7 +71,7 @@ PASSWORD_VARIABLE = "KAFKAESQUE_CONSOLE_PASSWORD"  # noqa: S105  a name, not a p
               help="Stop when standard input ends: for supervisors.")  # fmt: skip
 @client_options()
 def console(
-    connection: Connection,
+    connection: ClusterConnection,
     screen: Screen,
     host: str,
     port: int,

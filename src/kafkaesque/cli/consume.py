@@ -5,23 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import IO, Any
 
 import click
 
+from kafkaesque.admin.connection import ClusterConnection
+from kafkaesque.admin.record_reader import (
+    RecordRange,
+    RecordSelection,
+    read_group,
+    read_ranges,
+    select_ranges,
+)
 from kafkaesque.admin.rules.offset_reset import OffsetSpec
-from kafkaesque.cli.client import Connection
 from kafkaesque.cli.failures import CommandFailure, usage
 from kafkaesque.cli.offset_spec import FORMS, parse_offset_spec
-from kafkaesque.cli.offsets import fetch_bounds, partitions_of
 from kafkaesque.cli.options import client_options, complete_topics, examples
 from kafkaesque.cli.progress import ProgressMeter
-from kafkaesque.cli.reading import Range, make_ranges, read_group, read_ranges
 from kafkaesque.cli.record_output import Formatter, OutputFormat, make_formatter, unescape
 from kafkaesque.cli.render import Screen
-
-BEGINNING = OffsetSpec("beginning")
 
 
 def _read_spec(_ctx: click.Context, _param: click.Parameter, text: str | None) -> OffsetSpec | None:
@@ -29,19 +31,6 @@ def _read_spec(_ctx: click.Context, _param: click.Parameter, text: str | None) -
         return None if text is None else parse_offset_spec(text)
     except ValueError as error:
         raise click.BadParameter(f"{error}.") from None
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Which records to read."""
-
-    start: OffsetSpec | None
-    stop: OffsetSpec | None
-    follow: bool
-    limit: int | None
-    partitions: tuple[int, ...]
-    group: str | None
-    committed_only: bool
 
 
 @click.command(
@@ -119,7 +108,7 @@ class Selection:
 )
 @client_options(timeout_s=30.0)
 def consume(
-    topics: tuple[str, ...], connection: Connection, screen: Screen, **options: Any
+    topics: tuple[str, ...], connection: ClusterConnection, screen: Screen, **options: Any
 ) -> None:
     """Print records of TOPICS.
 
@@ -127,28 +116,23 @@ def consume(
     values that are not UTF-8 are in `key_base64` and `value_base64`.
     """
     formatter = _formatter(options, screen)
-    selection = _selection(options)
-    names = list(dict.fromkeys(topics))
+    selection = _selection(topics, options)
     if selection.limit == 0:
         return
     output: str | None = options["output"]
     if selection.group is not None:
-        connection.describe_topics(names)
-        with (
-            _sink(output) as stream,
-            ProgressMeter("reading", visible=bool(output), total=selection.limit) as meter,
-        ):
-            batches = read_group(connection, names, _group_start(selection), selection)
-            _print_batches(batches, formatter, stream, meter)
+        connection.describe_topics(selection.topics)
+        total = selection.limit
+        batches = read_group(connection, selection)
     else:
-        ranges = _ranges(connection, names, selection)
+        ranges = select_ranges(connection, selection)
         total = selection.limit if selection.follow else _total(ranges, selection.limit)
-        with (
-            _sink(output) as stream,
-            ProgressMeter("reading", visible=bool(output), total=total) as meter,
-        ):
-            batches = read_ranges(connection, ranges, selection)
-            _print_batches(batches, formatter, stream, meter)
+        batches = read_ranges(connection, ranges, selection)
+    with (
+        _sink(output) as stream,
+        ProgressMeter("reading", visible=bool(output), total=total) as meter,
+    ):
+        _print_batches(batches, formatter, stream, meter)
     if output:
         screen.note(f"{meter.sentence('read')}, in {output}")
 
@@ -175,50 +159,34 @@ def _formatter(options: dict[str, Any], screen: Screen) -> Formatter:
         raise usage(f"--format: {error}.") from None
 
 
-def _selection(options: dict[str, Any]) -> Selection:
-    selection = Selection(
-        options["start"],
-        options["stop"],
-        options["follow"],
-        options["limit"],
-        options["partitions"],
-        options["group"],
-        options["isolation"] == "read_committed",
+def _selection(topics: tuple[str, ...], options: dict[str, Any]) -> RecordSelection:
+    selection = RecordSelection(
+        topics=tuple(dict.fromkeys(topics)),
+        start=options["start"],
+        stop=options["stop"],
+        follow=options["follow"],
+        limit=options["limit"],
+        partitions=options["partitions"],
+        group=options["group"],
+        committed_only=options["isolation"] == "read_committed",
     )
     if selection.follow and selection.stop is not None:
         raise usage("Use either --follow or --to.")
-    if selection.group is not None and selection.partitions:
+    if selection.group is None:
+        return selection
+    if selection.partitions:
         raise usage("Use either --partition or --group: a group assigns the partitions.")
-    if selection.group is not None and selection.stop is not None:
+    if selection.stop is not None:
         raise usage("--to cannot be combined with --group.")
-    return selection
-
-
-def _group_start(selection: Selection) -> str:
-    """`auto.offset.reset`: where a group starts on a partition without a committed offset."""
-    start = selection.start or BEGINNING
-    if start.kind not in ("beginning", "end"):
+    if selection.start is not None and selection.start.kind not in ("beginning", "end"):
         raise usage(
             "With --group, --from must be beginning or end, and applies only to partitions without "
             "a committed offset. To move a group, use kafkaesque group reset."
         )
-    return "earliest" if start.kind == "beginning" else "latest"
+    return selection
 
 
-def _ranges(connection: Connection, topics: list[str], selection: Selection) -> list[Range]:
-    """The ranges to read. They are fixed before the first record is read."""
-    partitions = partitions_of(connection, topics, selection.partitions)
-    start = selection.start or BEGINNING
-    committed_only = selection.committed_only
-    starts = fetch_bounds(connection, partitions, start, committed_only=committed_only)
-    stop = OffsetSpec("end") if selection.stop is None else selection.stop
-    stops = starts
-    if stop.kind == "time":
-        stops = fetch_bounds(connection, partitions, stop, committed_only=committed_only)
-    return make_ranges(starts, start, stops, None if selection.follow else stop)
-
-
-def _total(ranges: list[Range], limit: int | None) -> int:
+def _total(ranges: list[RecordRange], limit: int | None) -> int:
     total = sum((item.stop or item.start) - item.start for item in ranges)
     return total if limit is None else min(total, limit)
 

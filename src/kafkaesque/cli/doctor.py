@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from kafkaesque.cli.client import split_address
-from kafkaesque.cli.failures import ExitCode
+from kafkaesque.cli.failures import ExitCode, usage
 from kafkaesque.cli.options import address_option, examples, json_option
 from kafkaesque.cli.render import Screen
+from kafkaesque.client.wire.address import parse_bootstrap
+from kafkaesque.up.doctor.examination import examine
 from kafkaesque.up.doctor.finding import Finding
-from kafkaesque.up.doctor.machine import (
-    examine_clock,
-    examine_data,
-    examine_limits,
-    examine_versions,
-)
-from kafkaesque.up.doctor.network import (
-    examine_address,
-    examine_advertised,
-    examine_default_ports,
-)
 
 MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "red")}
 
@@ -55,28 +44,17 @@ def doctor(
     clock, default ports and, with --data, the disk. Exits with 1 if a check fails. Connects in plaintext;
     a TLS listener is recognised as one.
     """
-    findings = list(examine(bootstrap_server, data, timeout))
+    try:
+        addresses = parse_bootstrap(bootstrap_server)
+    except ValueError as error:
+        raise usage(str(error)) from None
+    findings = list(examine(addresses, data, timeout))
     counts = {status: sum(f.status == status for f in findings) for status in MARKS}
     screen.document(
         {**counts, "findings": [finding.row() for finding in findings]},
         lambda: show(screen, findings, counts, verbose),
     )
     return int(ExitCode.FAILED if counts["fail"] else ExitCode.OK)
-
-
-def examine(bootstrap: str, data: Path | None, timeout_s: float) -> Iterator[Finding]:
-    addresses = [split_address(text) for text in bootstrap.split(",")]
-    for host, port in addresses:
-        finding, answer = examine_address(host, port, timeout_s)
-        yield finding
-        if answer is not None:
-            yield from examine_advertised(f"{host}:{port}", answer.brokers, timeout_s)
-    yield from examine_default_ports({port for _, port in addresses})
-    yield from examine_versions()
-    yield from examine_limits()
-    yield from examine_clock()
-    if data is not None:
-        yield from examine_data(data)
 
 
 def show(screen: Screen, findings: list[Finding], counts: dict[str, int], verbose: bool) -> None:

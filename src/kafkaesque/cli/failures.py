@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import IO, Any
 
 import click
 
 from kafkaesque.admin import errors
+
+START_OR_SELECT = (
+    "start a broker with `kafkaesque broker`, or set another address with --bootstrap-server "
+    "(or KAFKAESQUE_BOOTSTRAP); `kafkaesque doctor` shows details"
+)
 
 
 class ExitCode(IntEnum):
@@ -47,18 +53,29 @@ class CannotConnect(CommandFailure):
 
 
 class TargetNotFound(CommandFailure):
-    """The topic, group or broker that was named does not exist."""
+    """The topic, group, broker or other named thing does not exist."""
 
     exit_code = int(ExitCode.NOT_FOUND)
 
 
 def failure_of(error: errors.AdminError) -> CommandFailure:
-    """The `CommandFailure` for an error of `kafkaesque.admin`."""
+    """The failure of the command for an error of `kafkaesque.admin`, with its exit code."""
+    if isinstance(error, errors.ClusterUnreachable):
+        return CannotConnect(str(error), error.fix or START_OR_SELECT)
     if isinstance(error, errors.BrokerUnavailable):
-        return CannotConnect(str(error))
+        cause = error.fix or "`kafkaesque doctor` shows why"
+        return CannotConnect(str(error), f"{cause}; --timeout allows more time")
     if isinstance(error, errors.ResourceNotFound):
-        return TargetNotFound(str(error))
-    return CommandFailure(str(error))
+        return TargetNotFound(str(error), error.fix)
+    return CommandFailure(str(error), error.fix)
+
+
+def raise_failures(failed: Sequence[errors.AdminError]) -> None:
+    """Show all failures; the last one is raised and decides the exit code."""
+    for error in failed[:-1]:
+        failure_of(error).show()
+    if failed:
+        raise failure_of(failed[-1])
 
 
 def usage(message: str) -> click.UsageError:

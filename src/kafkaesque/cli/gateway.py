@@ -16,7 +16,7 @@ from kafkaesque.cli.server_settings import read_service_settings, show_settings
 from kafkaesque.model.errors import InvalidConfig
 
 if TYPE_CHECKING:
-    from kafkaesque.cli.client import Connection
+    from kafkaesque.admin.connection import ClusterConnection
     from kafkaesque.cli.render import Screen
     from kafkaesque.gateway.config import GatewayConfig
 
@@ -50,7 +50,7 @@ NEEDED = ("websockets", "jwt", "argon2", "kazoo", "aiohttp")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]),
               default="warning", show_default=True)  # fmt: skip
 @client_options()
-def gateway(connection: Connection, screen: Screen, **options: Any) -> None:
+def gateway(connection: ClusterConnection, screen: Screen, **options: Any) -> None:
     """Connect clients with the log until Ctrl-C or SIGTERM.
 
     Prints one line `ready ...` when clients can connect. SIGTERM moves them to other gateways, a few
@@ -72,7 +72,7 @@ def gateway(connection: Connection, screen: Screen, **options: Any) -> None:
 
 
 def _run(
-    connection: Connection, config: GatewayConfig, options: dict[str, Any], screen: Screen
+    connection: ClusterConnection, config: GatewayConfig, options: dict[str, Any], screen: Screen
 ) -> None:
     from kafkaesque.cli.service_process import host_port, run_service
     from kafkaesque.gateway.handover import HandoverFailed

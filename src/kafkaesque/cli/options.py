@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +15,12 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from kafkaesque.admin.errors import AdminError
-from kafkaesque.cli.failures import failure_of, usage
+from kafkaesque.cli.failures import CommandFailure, failure_of, usage
 from kafkaesque.cli.render import Screen
 from kafkaesque.model.errors import InvalidConfig
 
 if TYPE_CHECKING:
-    from kafkaesque.cli.client import Connection
+    from kafkaesque.admin.connection import ClusterConnection
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,11 +51,9 @@ def read_properties(path: Path) -> dict[str, str]:
         raise usage(str(error)) from None
 
 
-def make_connection(ctx: click.Context, options: dict[str, Any]) -> Connection:
+def make_connection(ctx: click.Context, options: dict[str, Any]) -> ClusterConnection:
     """Remove the connection options from `options`. A flag overrides the file, the file overrides the
     environment, the environment overrides the default."""
-    from kafkaesque.cli.client import Connection
-
     bootstrap: str = options.pop("bootstrap_server")
     path: Path | None = options.pop("client_config")
     properties = read_properties(path) if path else {}
@@ -62,7 +61,19 @@ def make_connection(ctx: click.Context, options: dict[str, Any]) -> Connection:
     named = properties.pop("bootstrap.servers", None)
     if named and ctx.get_parameter_source("bootstrap_server") is not ParameterSource.COMMANDLINE:
         bootstrap = named
-    return Connection(bootstrap, properties, options.pop("timeout"))
+    return open_connection(bootstrap, properties, options.pop("timeout"))
+
+
+def open_connection(
+    bootstrap: str, properties: dict[str, str], timeout_s: float
+) -> ClusterConnection:
+    """A connection; an invalid address is a usage error."""
+    from kafkaesque.admin.connection import ClusterConnection
+
+    try:
+        return ClusterConnection(bootstrap, properties, timeout_s)
+    except ValueError as error:
+        raise usage(str(error)) from None
 
 
 def json_option(function: F) -> F:
@@ -104,7 +115,7 @@ def _terminate_like_interrupt() -> Iterator[None]:
 
 
 def client_options(timeout_s: float = 10.0) -> Callable[[F], F]:
-    """Add the options of every operating command; pass a `Connection` and a `Screen`."""
+    """Add the options of every operating command; pass a `ClusterConnection` and a `Screen`."""
 
     def decorate(function: F) -> F:
         @click.option(
@@ -146,12 +157,12 @@ def complete_topics(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Topic names of the cluster of the command line; none if it cannot be reached."""
-    from kafkaesque.cli.client import Connection
+    from kafkaesque.admin.connection import ClusterConnection
 
     bootstrap = ctx.params.get("bootstrap_server") or BOOTSTRAP_DEFAULT
     try:
-        names = Connection(bootstrap, {}, timeout_s=1.0).topic_names()
-    except click.ClickException:
+        names = ClusterConnection(bootstrap, {}, timeout_s=1.0).topic_names()
+    except (AdminError, ValueError):
         return []
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
@@ -170,3 +181,15 @@ port_option = click.option(
     show_default=True,
     help="Kafka port of the first broker; the others follow. 0 picks free ports.",
 )
+
+
+def confirm(yes: bool, question: str) -> None:
+    """Ask for confirmation; without a terminal, fail unless `yes` is set."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandFailure(
+            "this cannot be undone, and there is no terminal to confirm it", "add --yes to confirm"
+        )
+    if not click.confirm(question, err=True):
+        raise CommandFailure("not confirmed, so nothing was changed")

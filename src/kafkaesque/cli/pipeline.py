@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kafkaesque.cli.client import Connection
+from kafkaesque.admin.connection import ClusterConnection
 from kafkaesque.cli.failures import CannotConnect, CommandFailure, ExitCode, usage
 from kafkaesque.cli.options import client_options, examples, json_option, read_pair
 from kafkaesque.cli.render import Column, Screen
@@ -86,7 +86,7 @@ def explained_errors() -> Iterator[None]:
 
 
 def make_context(
-    connection: Connection,
+    connection: ClusterConnection,
     data: Path,
     master: str,
     engine: Any,
@@ -213,7 +213,9 @@ def _setting_rows() -> list[dict[str, Any]]:
 )
 @click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
 @client_options()
-def run(names: tuple[str, ...], connection: Connection, screen: Screen, **options: Any) -> int:
+def run(
+    names: tuple[str, ...], connection: ClusterConnection, screen: Screen, **options: Any
+) -> int:
     """Run queries until Ctrl-C or `pipeline stop`; with --once, until they have read all records.
 
     NAME is a query, a set of queries or a report of `pipeline list`. Prints one line `ready ...` when
@@ -314,7 +316,7 @@ def _time_ms(text: str | None) -> int | None:
 @spark_options
 @range_options
 @client_options()
-def backfill(name: str, connection: Connection, screen: Screen, **options: Any) -> None:
+def backfill(name: str, connection: ClusterConnection, screen: Screen, **options: Any) -> None:
     """Recompute a range of the log in one batch into side tables; --swap puts them in place."""
     from kafkaesque.pipeline.operate import backfill as work
     from kafkaesque.pipeline.operate.queries import find_query
@@ -337,7 +339,7 @@ def backfill(name: str, connection: Connection, screen: Screen, **options: Any) 
 @click.option("--rows-max", type=click.IntRange(min=1), default=100_000, show_default=True)
 @client_options()
 def replay(
-    name: str, rows_max: int, connection: Connection, screen: Screen, **options: Any
+    name: str, rows_max: int, connection: ClusterConnection, screen: Screen, **options: Any
 ) -> None:
     """Run a range of the log through the streaming query again, in batches, into side tables."""
     from kafkaesque.pipeline.operate import backfill as work
@@ -397,7 +399,7 @@ def _finish(side: SideTables, context: RunContext, swap: bool, screen: Screen) -
 @data_option
 @click.option("--lag", is_flag=True, help="Query the brokers for the current lag.")
 @client_options()
-def status(data: Path, lag: bool, connection: Connection, screen: Screen) -> None:
+def status(data: Path, lag: bool, connection: ClusterConnection, screen: Screen) -> None:
     """Show all queries that have run in this directory: state, last batch, lag."""
     from kafkaesque.pipeline.operate.status import statuses, with_lag
     from kafkaesque.pipeline.source.options import read_cluster

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
 
 import click
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError
 
-from kafkaesque.cli.client import DISK_HINT, PROBE_TIMEOUT_S_MAX, Connection, kafka_error
-from kafkaesque.cli.failures import CommandFailure, ExitCode, TargetNotFound, usage
+from kafkaesque.admin.connection import PROBE_TIMEOUT_S_MAX, ClusterConnection
+from kafkaesque.admin.errors import FIXES, AdminError
+from kafkaesque.admin.record_writer import OutgoingRecord, RecordWriter, open_producer
+from kafkaesque.cli.failures import CommandFailure, ExitCode, usage
 from kafkaesque.cli.offset_spec import parse_time_ms
 from kafkaesque.cli.options import client_options, complete_topics, examples, read_pair
 from kafkaesque.cli.progress import ProgressMeter
-from kafkaesque.cli.record_input import InputError, InputFormat, OutgoingRecord, read_records
+from kafkaesque.cli.record_input import InputError, InputFormat, read_records
 from kafkaesque.cli.record_output import unescape
 from kafkaesque.cli.render import Screen
 from kafkaesque.model.setting import INT32_MAX, INT64_MAX
 
-QUEUE_RECORDS_MAX = 100_000
-QUEUE_KBYTES_MAX = 64 * 1024
-POLL_EVERY_RECORDS = 100
-FAILURES_SHOWN_MAX = 20
 HINTS = {
+    **FIXES,
     KafkaError.INVALID_RECORD: "a compacted topic requires a key in every record: -k, --key-separator",
-    KafkaError.KAFKA_STORAGE_ERROR: DISK_HINT,
     KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic (kafkaesque topic alter) "
     "and, above 1 MB, the client's own -X message.max.bytes=N",
     KafkaError._UNKNOWN_PARTITION: "`kafkaesque topic describe` lists the partitions",
@@ -39,8 +35,6 @@ TIMED_OUT_HINT = (
     "rejects writes (see its log and /readyz); run `kafkaesque doctor`, or raise --timeout"
 )
 """Every cause that a timeout can have: librdkafka does not report the errors before it."""
-AUTO_CREATE_ATTEMPTS = 5
-"""Apache Kafka responds to the request that auto-creates a topic before the topic exists."""
 
 
 def _read_time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
@@ -114,7 +108,11 @@ def _read_time(_ctx: click.Context, _param: click.Parameter, text: str | None) -
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no summary.")
 @client_options(timeout_s=30.0)
 def produce(
-    topic: str, files: tuple[str, ...], connection: Connection, screen: Screen, **options: Any
+    topic: str,
+    files: tuple[str, ...],
+    connection: ClusterConnection,
+    screen: Screen,
+    **options: Any,
 ) -> int:
     """Write records to TOPIC from FILES, or from standard input.
 
@@ -125,30 +123,40 @@ def produce(
     acks, idempotent = options["acks"], options["idempotent"]
     if idempotent and acks != "all":
         raise usage("--idempotent needs --acks all.")
-    producer = connection.producer(
+    producer = open_producer(
+        connection,
+        topic,
         acks=acks,
-        enable_idempotence=idempotent if idempotent is not None else acks == "all",
-        compression_type=options["compression"],
-        partitioner="murmur2_random",
-        message_timeout_ms=int(connection.timeout_s * 1000),
-        queue_buffering_max_messages=QUEUE_RECORDS_MAX,
-        queue_buffering_max_kbytes=QUEUE_KBYTES_MAX,
+        idempotent=idempotent if idempotent is not None else acks == "all",
+        compression=options["compression"],
     )
-    _ensure_topic(connection, producer, topic)
     quiet = options["quiet"] or screen.as_json
     inputs = Inputs(files)
     visible = not quiet and not inputs.is_typed
+    input_error = None
     with ProgressMeter(
         f"writing {topic}", visible=visible, total=inputs.size_bytes, position=inputs.position
     ) as meter:
-        writer = Writer(producer, topic, meter)
+        writer = RecordWriter(producer, topic, lambda size_bytes: meter.add(1, size_bytes))
         try:
             _write_all(writer, inputs, form, template)
+        except InputError as error:
+            input_error = f"{inputs.name}: {error}"
         finally:
             writer.finish()
-    if writer.timed_out:
-        writer.hints.update(_why_timed_out(connection))
-    return _report(screen, writer, quiet=options["quiet"])
+    _show_failures(writer, connection)
+    if input_error:
+        CommandFailure(
+            input_error, "records before this line were written; later records were not"
+        ).show()
+    summary: dict[str, Any] = {**meter.summary(), "failed": writer.failed}
+    if input_error:
+        summary["input_error"] = input_error
+    if screen.as_json:
+        screen.document(summary, lambda: None)
+    elif not options["quiet"]:
+        screen.note(meter.sentence("written"))
+    return int(ExitCode.FAILED if writer.failed or input_error else ExitCode.OK)
 
 
 def _input(options: dict[str, Any]) -> tuple[InputFormat, OutgoingRecord]:
@@ -181,6 +189,8 @@ class Inputs:
 
     def __init__(self, files: tuple[str, ...]) -> None:
         self._names = files or ("-",)
+        self.name = ""
+        """The input that is being read, for error messages."""
         self._before_bytes = 0
         self._stream: IO[bytes] | None = None
         self.is_typed = "-" in self._names and sys.stdin.isatty()
@@ -197,168 +207,48 @@ class Inputs:
         stream = self._stream
         return self._before_bytes + (stream.tell() if stream and stream.seekable() else 0)
 
-    def open_each(self) -> Iterator[tuple[str, IO[bytes]]]:
+    def open_each(self) -> Iterator[IO[bytes]]:
         for name in self._names:
+            self.name = "stdin" if name == "-" else name
             if name == "-":
-                yield "stdin", sys.stdin.buffer
+                yield sys.stdin.buffer
                 continue
             with open(name, "rb") as stream:
                 self._stream = stream
-                yield name, stream
+                yield stream
                 self._before_bytes, self._stream = self.position(), None
 
 
-def _ensure_topic(connection: Connection, producer: Producer, topic: str) -> None:
-    """Fail at once if the topic does not exist, instead of after minutes of retries.
-
-    A producer's metadata request creates the topic if the broker allows it
-    (`auto.create.topics.enable`).
-    """
-    for _ in range(AUTO_CREATE_ATTEMPTS):
-        try:
-            found = producer.list_topics(topic, timeout=connection.timeout_s).topics[topic]
-        except KafkaException as exception:
-            connection.fail(kafka_error(exception), f"write to '{topic}'")
-        if found.error is None:
-            return
-        if found.error.code() not in (
-            KafkaError.UNKNOWN_TOPIC_OR_PART,
-            KafkaError.LEADER_NOT_AVAILABLE,
-        ):
-            connection.fail(found.error, f"write to '{topic}'")
-        producer.poll(0.2)
-    raise TargetNotFound(
-        f"there is no topic '{topic}'", f"`kafkaesque topic create {topic}` creates it"
-    )
+def _write_all(
+    writer: RecordWriter, inputs: Inputs, form: InputFormat, template: OutgoingRecord
+) -> None:
+    with writer.polling() if inputs.is_typed else nullcontext():
+        for stream in inputs.open_each():
+            for record in read_records(stream, form, template):
+                writer.write(record, inputs.name)
 
 
-def _why_timed_out(connection: Connection) -> list[str]:
+def _show_failures(writer: RecordWriter, connection: ClusterConnection) -> None:
+    hints = set()
+    for source, number, error in writer.failures:
+        CommandFailure(f"{source}:{number}: {error.str()} ({error.name()})").show()
+        hints.add(HINTS.get(error.code(), ""))
+    if writer.failed > len(writer.failures):
+        CommandFailure(f"... and {writer.failed - len(writer.failures):,} more like these").show()
+    if writer.timed_out:
+        hints.update(_why_timed_out(connection))
+    for hint in sorted(hints - {""}):
+        click.echo(f"  {click.style('fix:', bold=True)} {hint}", err=True)
+
+
+def _why_timed_out(connection: ClusterConnection) -> list[str]:
     """Full disks, if the brokers answer soon; otherwise a general hint."""
     # Imported late: a command that succeeds starts faster without the wire protocol.
-    from kafkaesque.admin.errors import AdminError
     from kafkaesque.admin.full_disks import full_disks
 
     timeout_s = min(connection.timeout_s, PROBE_TIMEOUT_S_MAX)
     try:
-        found = full_disks(
-            Connection(connection.bootstrap, connection.properties, timeout_s).cluster
-        )
-    except (CommandFailure, AdminError):
+        found = full_disks(connection.with_timeout(timeout_s).cluster)
+    except AdminError:
         found = []
     return found or [TIMED_OUT_HINT]
-
-
-class Writer:
-    """Passes records to librdkafka and collects delivery reports.
-
-    Memory is bounded by librdkafka's queue: when it is full, `write` waits for deliveries.
-    """
-
-    def __init__(self, producer: Producer, topic: str, meter: ProgressMeter) -> None:
-        self._producer = producer
-        self._topic = topic
-        self._meter = meter
-        self._since_poll = 0
-        self.failed = 0
-        self.timed_out = False
-        self.failures: list[str] = []
-        self.hints: set[str] = set()
-        self.input_error: str | None = None
-
-    @property
-    def meter(self) -> ProgressMeter:
-        return self._meter
-
-    def write(self, record: OutgoingRecord, source: str) -> None:
-        optional: dict[str, Any] = {}
-        if record.partition is not None:
-            optional["partition"] = record.partition
-        if record.timestamp_ms is not None:
-            optional["timestamp"] = record.timestamp_ms
-        if record.headers:
-            optional["headers"] = list(record.headers)
-        done = partial(self._delivered, source, record.number, record.size_bytes)
-        while True:
-            try:
-                self._producer.produce(
-                    self._topic, record.value, record.key, on_delivery=done, **optional
-                )
-                break
-            except BufferError:
-                self._producer.poll(0.5)
-            except KafkaException as exception:
-                self._failed(source, record.number, kafka_error(exception))
-                break
-        self._since_poll += 1
-        if self._since_poll >= POLL_EVERY_RECORDS:
-            self._producer.poll(0)
-            self._since_poll = 0
-
-    def _delivered(
-        self, source: str, number: int, size_bytes: int, error: KafkaError | None, _message: Message
-    ) -> None:
-        if error is None:
-            self._meter.add(1, size_bytes)
-        else:
-            self._failed(source, number, error)
-
-    def _failed(self, source: str, number: int, error: KafkaError) -> None:
-        self.failed += 1
-        self.timed_out |= error.code() == KafkaError._MSG_TIMED_OUT
-        if len(self.failures) < FAILURES_SHOWN_MAX:
-            self.failures.append(f"{source}:{number}: {error.str()} ({error.name()})")
-            self.hints.add(HINTS.get(error.code(), ""))
-
-    def finish(self) -> None:
-        """Wait for all delivery reports; librdkafka fails records that exceed its timeout."""
-        while self._producer.flush(0.2):
-            pass
-
-    @contextmanager
-    def polling(self) -> Iterator[None]:
-        """Poll for delivery reports in a thread while the main thread waits for typed input."""
-        over = threading.Event()
-
-        def poll() -> None:
-            while not over.is_set():
-                self._producer.poll(0.1)
-
-        thread = threading.Thread(target=poll, name="deliveries", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
-
-
-def _write_all(writer: Writer, inputs: Inputs, form: InputFormat, template: OutgoingRecord) -> None:
-    with writer.polling() if inputs.is_typed else nullcontext():
-        for name, stream in inputs.open_each():
-            try:
-                for record in read_records(stream, form, template):
-                    writer.write(record, name)
-            except InputError as error:
-                writer.input_error = f"{name}: {error}"
-                return
-
-
-def _report(screen: Screen, writer: Writer, *, quiet: bool) -> int:
-    for text in writer.failures:
-        CommandFailure(text).show()
-    if writer.failed > len(writer.failures):
-        CommandFailure(f"... and {writer.failed - len(writer.failures):,} more like these").show()
-    for hint in sorted(writer.hints - {""}):
-        click.echo(f"  {click.style('fix:', bold=True)} {hint}", err=True)
-    if writer.input_error:
-        CommandFailure(
-            writer.input_error, "records before this line were written; later records were not"
-        ).show()
-    summary: dict[str, Any] = {**writer.meter.summary(), "failed": writer.failed}
-    if writer.input_error:
-        summary["input_error"] = writer.input_error
-    if screen.as_json:
-        screen.document(summary, lambda: None)
-    elif not quiet:
-        screen.note(writer.meter.sentence("written"))
-    return int(ExitCode.FAILED if writer.failed or writer.input_error else ExitCode.OK)

@@ -1,6 +1,6 @@
-"""Parses records from bytes: lines, JSON lines, or one raw value. Pure; no client library.
+"""Parses records from bytes: lines, JSON lines, or one raw value.
 
-An invalid record raises `InputError`, which has its line number.
+An invalid record raises InputError with its line number.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import binascii
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
+from kafkaesque.admin.record_writer import OutgoingRecord
 from kafkaesque.cli.offset_spec import parse_time_ms
 from kafkaesque.model.limits import BATCH_SIZE_BYTES_MAX
 from kafkaesque.model.setting import INT32_MAX, INT64_MAX
@@ -29,21 +30,6 @@ _JSON_FIELDS = _JSON_KEY_FIELDS | frozenset(
 
 class InputError(ValueError):
     """The input does not match the format."""
-
-
-class OutgoingRecord(NamedTuple):
-    """One record to write. `number` is the line it came from, counted from 1, for error messages."""
-
-    number: int
-    value: bytes | None
-    key: bytes | None = None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-    partition: int | None = None
-    timestamp_ms: int | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self.value or b"") + len(self.key or b"")
 
 
 @dataclass(frozen=True)

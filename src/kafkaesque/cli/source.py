@@ -17,7 +17,7 @@ from kafkaesque.cli.options import client_options, examples, json_option, read_p
 from kafkaesque.cli.server_settings import read_service_settings, show_settings
 
 if TYPE_CHECKING:
-    from kafkaesque.cli.client import Connection
+    from kafkaesque.admin.connection import ClusterConnection
     from kafkaesque.cli.render import Screen
     from kafkaesque.sources.config import SourceConfig
     from kafkaesque.sources.local.connections import Faults
@@ -108,7 +108,7 @@ def list_networks(settings: bool, screen: Screen) -> None:
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]),
               default="warning", show_default=True)  # fmt: skip
 @client_options()
-def run(connection: Connection, screen: Screen, network: str, **options: Any) -> None:
+def run(connection: ClusterConnection, screen: Screen, network: str, **options: Any) -> None:
     """Follow hashtags until Ctrl-C or SIGTERM.
 
     Prints one line `ready ...` when it is connected to the log and follows the network.

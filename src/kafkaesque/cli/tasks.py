@@ -16,7 +16,7 @@ from kafkaesque.cli.tasks_options import DATA_DEFAULT, read_config, run_worker, 
 from kafkaesque.cli.tasks_timer import timer
 
 if TYPE_CHECKING:
-    from kafkaesque.cli.client import Connection
+    from kafkaesque.admin.connection import ClusterConnection
 
 
 _SETTING_COLUMNS = [
@@ -50,7 +50,7 @@ def tasks() -> None:
 @click.option("--timers", is_flag=True, help="Also run the timers, like `tasks timers`.")
 @server_options
 @client_options()
-def worker(connection: Connection, screen: Screen, app: str, **options: Any) -> None:
+def worker(connection: ClusterConnection, screen: Screen, app: str, **options: Any) -> None:
     """Run the calls of an application until Ctrl-C or SIGTERM.
 
     On SIGTERM it finishes running calls, commits, and leaves its group at once. Prints one line
@@ -79,7 +79,7 @@ def worker(connection: Connection, screen: Screen, app: str, **options: Any) -> 
 @click.option("--name", help="Name of this process in the coordination service.")
 @server_options
 @client_options()
-def timers(connection: Connection, screen: Screen, **options: Any) -> None:
+def timers(connection: ClusterConnection, screen: Screen, **options: Any) -> None:
     """Run the timers of all applications: fire each once, when it is due.
 
     Several processes share the partitions of the timers by election. A process that takes over a

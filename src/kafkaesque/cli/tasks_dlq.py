@@ -13,7 +13,7 @@ from kafkaesque.cli.options import client_options, examples
 from kafkaesque.cli.render import Column, Screen, iso_time
 
 if TYPE_CHECKING:
-    from kafkaesque.cli.client import Connection
+    from kafkaesque.admin.connection import ClusterConnection
     from kafkaesque.client.dead_letters import DeadLetter
     from kafkaesque.client.kafka import KafkaLog
 
@@ -55,7 +55,11 @@ def _choice(function: Any) -> Any:
 @click.option("--reason", help="Only letters with this reason.")
 @client_options()
 def list_letters(
-    connection: Connection, screen: Screen, queue: str, task_name: str | None, reason: str | None
+    connection: ClusterConnection,
+    screen: Screen,
+    queue: str,
+    task_name: str | None,
+    reason: str | None,
 ) -> None:
     """List the dead letters of a queue, oldest first."""
     letters = _read(connection, queue)
@@ -69,7 +73,7 @@ def list_letters(
 @click.argument("queue")
 @click.argument("letter_id", metavar="ID")
 @client_options()
-def show(connection: Connection, screen: Screen, queue: str, letter_id: str) -> None:
+def show(connection: ClusterConnection, screen: Screen, queue: str, letter_id: str) -> None:
     """Show one dead letter with its call and traceback."""
     letter = _read(connection, queue).get(letter_id)
     if letter is None:
@@ -93,7 +97,7 @@ def show(connection: Connection, screen: Screen, queue: str, letter_id: str) -> 
 @click.argument("queue")
 @_choice
 @client_options()
-def redrive(connection: Connection, screen: Screen, queue: str, **choice: Any) -> None:
+def redrive(connection: ClusterConnection, screen: Screen, queue: str, **choice: Any) -> None:
     """Send dead letters back to their queue as first attempts.
 
     A letter is redriven once: one transaction adds the call to the queue and removes the letter. Letters
@@ -107,13 +111,13 @@ def redrive(connection: Connection, screen: Screen, queue: str, **choice: Any) -
 @click.argument("queue")
 @_choice
 @client_options()
-def drop(connection: Connection, screen: Screen, queue: str, **choice: Any) -> None:
+def drop(connection: ClusterConnection, screen: Screen, queue: str, **choice: Any) -> None:
     """Delete dead letters permanently."""
     _end(connection, screen, queue, choice, "dropped")
 
 
 def _end(
-    connection: Connection, screen: Screen, queue: str, choice: Mapping[str, Any], verb: str
+    connection: ClusterConnection, screen: Screen, queue: str, choice: Mapping[str, Any], verb: str
 ) -> None:
     from kafkaesque.client.dead_letters import DeadLetterQueue
 
@@ -152,7 +156,7 @@ def _end(
     screen.document(document, draw)
 
 
-def _read(connection: Connection, queue: str) -> Mapping[str, DeadLetter]:
+def _read(connection: ClusterConnection, queue: str) -> Mapping[str, DeadLetter]:
     from kafkaesque.client.dead_letters import read_dead_letters
 
     letters: Mapping[str, DeadLetter] = run_with_log(
@@ -162,7 +166,7 @@ def _read(connection: Connection, queue: str) -> Mapping[str, DeadLetter]:
 
 
 def run_with_log(
-    connection: Connection, operation: Callable[[KafkaLog], Coroutine[Any, Any, Any]]
+    connection: ClusterConnection, operation: Callable[[KafkaLog], Coroutine[Any, Any, Any]]
 ) -> Any:
     """Run one operation on the log; its errors become failures of the command."""
     from kafkaesque.client.dead_letters import RedriveRefused

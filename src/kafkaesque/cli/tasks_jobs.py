@@ -17,7 +17,7 @@ from kafkaesque.cli.server_settings import read_service_settings
 from kafkaesque.cli.tasks_options import DATA_DEFAULT, read_config, run_worker, server_options
 
 if TYPE_CHECKING:
-    from kafkaesque.cli.client import Connection
+    from kafkaesque.admin.connection import ClusterConnection
     from kafkaesque.tasks.jobs.catcher import Caught
 
 PASSWORD_VARIABLE = "KAFKAESQUE_MAIL_PASSWORD"  # noqa: S105 - the variable's name
@@ -36,7 +36,7 @@ PASSWORD_VARIABLE = "KAFKAESQUE_MAIL_PASSWORD"  # noqa: S105 - the variable's na
 @click.option("--timers", is_flag=True, help="Also run the timers, like `tasks timers`.")
 @server_options
 @client_options()
-def chat_jobs(connection: Connection, screen: Screen, **options: Any) -> None:
+def chat_jobs(connection: ClusterConnection, screen: Screen, **options: Any) -> None:
     """Run the chat jobs: notifications, mails about messages unread for 24 hours, and statistics.
 
     Notifications go to the gateway inbox of connected users and to a webhook for others. --set accepts

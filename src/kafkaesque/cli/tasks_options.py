@@ -15,7 +15,7 @@ from kafkaesque.cli.failures import usage
 from kafkaesque.cli.server_settings import read_service_settings
 
 if TYPE_CHECKING:
-    from kafkaesque.cli.client import Connection
+    from kafkaesque.admin.connection import ClusterConnection
     from kafkaesque.cli.render import Screen
     from kafkaesque.tasks.app import App
     from kafkaesque.tasks.config import TasksConfig
@@ -54,7 +54,7 @@ def read_config(assignments: tuple[str, ...]) -> TasksConfig:
 
 
 def run_worker(
-    connection: Connection, screen: Screen, app: App, queues: tuple[str, ...], **options: Any
+    connection: ClusterConnection, screen: Screen, app: App, queues: tuple[str, ...], **options: Any
 ) -> None:
     """Run a worker of `app` and print its summary."""
     from kafkaesque.cli.service_process import host_port, run_service

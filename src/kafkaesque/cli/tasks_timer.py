@@ -12,7 +12,7 @@ from kafkaesque.cli.render import Column, Screen, iso_time
 from kafkaesque.cli.tasks_dlq import run_with_log
 
 if TYPE_CHECKING:
-    from kafkaesque.cli.client import Connection
+    from kafkaesque.admin.connection import ClusterConnection
     from kafkaesque.client.kafka import KafkaLog
 
 _COLUMNS = [
@@ -34,7 +34,7 @@ def timer() -> None:
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True,
               help="Maximum number of timers, in order of their due time.")  # fmt: skip
 @client_options()
-def list_timers(connection: Connection, screen: Screen, limit: int) -> None:
+def list_timers(connection: ClusterConnection, screen: Screen, limit: int) -> None:
     """List pending timers in order of their due time. Reads the whole topic."""
     rows: list[dict[str, Any]] = run_with_log(connection, lambda log: _pending(log, limit))
     screen.document(rows, lambda: screen.table(_COLUMNS, rows, "no timers are pending"))
@@ -43,7 +43,7 @@ def list_timers(connection: Connection, screen: Screen, limit: int) -> None:
 @timer.command(epilog=examples("kafkaesque tasks timer cancel unread/m-17"))
 @click.argument("timer_id", metavar="ID")
 @client_options()
-def cancel(connection: Connection, screen: Screen, timer_id: str) -> None:
+def cancel(connection: ClusterConnection, screen: Screen, timer_id: str) -> None:
     """Cancel a timer or a cron by its id. A cron that an application declares returns when the
     application starts again."""
     found = run_with_log(connection, lambda log: _cancel(log, timer_id))

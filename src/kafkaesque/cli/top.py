@@ -14,7 +14,7 @@ from kafkaesque.cli.options import client_options, examples
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from kafkaesque.cli.client import Connection
+    from kafkaesque.admin.connection import ClusterConnection
     from kafkaesque.cli.render import Screen
     from kafkaesque.console.cluster.sampler import Sampler
     from kafkaesque.console.rules.view import ClusterView
@@ -42,7 +42,7 @@ SPARK_WIDTH = 24
 @click.option("--count", type=click.IntRange(min=1), help="Exit after this many samples.")
 @client_options()
 def top(
-    connection: Connection,
+    connection: ClusterConnection,
     screen: Screen,
     every: float,
     rows: int,
@@ -60,7 +60,7 @@ def top(
 
 
 async def _watch(
-    connection: Connection,
+    connection: ClusterConnection,
     screen: Screen,
     every: float,
     rows: int,

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from kafkaesque.admin.connection import ClusterConnection
 from kafkaesque.admin.transactions import (
     abort_hanging,
     describe,
@@ -14,11 +15,9 @@ from kafkaesque.admin.transactions import (
     list_transactions,
     open_transactions,
 )
-from kafkaesque.cli.client import Connection
 from kafkaesque.cli.failures import usage
-from kafkaesque.cli.options import client_options, complete_topics, examples
+from kafkaesque.cli.options import client_options, complete_topics, confirm, examples
 from kafkaesque.cli.render import Column, Screen, iso_time
-from kafkaesque.cli.topic import confirm
 
 STATES = (
     "Empty",
@@ -88,7 +87,7 @@ def ls(
     longer_than: float | None,
     hanging: bool,
     topic: str | None,
-    connection: Connection,
+    connection: ClusterConnection,
     screen: Screen,
 ) -> None:
     """List transactional ids with their states, or hanging transactions.
@@ -130,7 +129,7 @@ def show(
     transactional_id: str | None,
     topic: str | None,
     partition: int | None,
-    connection: Connection,
+    connection: ClusterConnection,
     screen: Screen,
 ) -> None:
     """Show one transactional id, or the open transactions of a partition."""
@@ -165,7 +164,7 @@ def abort(
     partition: int | None,
     producer_id: int | None,
     yes: bool,
-    connection: Connection,
+    connection: ClusterConnection,
     screen: Screen,
 ) -> None:
     """Abort a transaction by its transactional id, or a hanging one by its partition.

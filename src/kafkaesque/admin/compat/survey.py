@@ -9,12 +9,21 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID, uuid4
 
 from kafkaesque.admin import requests
 from kafkaesque.admin.cluster import BROKER_RESOURCE
-from kafkaesque.admin.compat.rules.verdicts import BatchUse, GroupUse, Offer, TopicUse, Usage
+from kafkaesque.admin.compat.rules.verdicts import (
+    BatchUse,
+    GroupUse,
+    Offer,
+    TopicUse,
+    Usage,
+    known_apache_kafka,
+)
+from kafkaesque.admin.connection import ClusterConnection
+from kafkaesque.admin.errors import BrokerUnavailable
 from kafkaesque.admin.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -27,7 +36,7 @@ from kafkaesque.admin.messages import (
 )
 from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.asyncio_connection import AsyncConnection
-from kafkaesque.client.wire.errors import ApiUnsupported, error_name
+from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost, error_name
 from kafkaesque.client.wire.pool import ConnectionPool
 from kafkaesque.model.errors import ErrorCode, KafkaError
 from kafkaesque.records.batch import MAGIC_POSITION, Codec, read_header
@@ -65,6 +74,34 @@ FETCH_VERSION_MAX: Final = 12
 """The last version of Fetch that names topics; later ones have topic ids."""
 
 R = TypeVar("R", bound=Response)
+
+
+class Survey(NamedTuple):
+    """What the source uses and what the target has."""
+
+    usage: Usage
+    offer: Offer
+
+
+async def survey(source: ClusterConnection, target: ClusterConnection | None) -> Survey:
+    """Surveys both clusters; without a target, compares with Apache Kafka 4.x. Raises AdminError."""
+    source_pool = source.pool()
+    target_pool = target.pool() if target else None
+    asked = source
+    try:
+        usage = await survey_usage(source_pool)
+        if target is None or target_pool is None:
+            return Survey(usage, known_apache_kafka(usage))
+        asked = target
+        return Survey(usage, await survey_offer(target_pool, target.bootstrap, usage))
+    except ConnectionLost as error:
+        raise BrokerUnavailable(
+            f"no answer from {asked.bootstrap}: {error}", asked.diagnosis_hint
+        ) from None
+    finally:
+        source_pool.close()
+        if target_pool is not None:
+            target_pool.close()
 
 
 async def survey_usage(

@@ -18,11 +18,23 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """`HOST:PORT`, `[IPV6]:PORT` or `HOST`, which gets port 9092. Raises ValueError."""
-    host, colon, port = text.strip().rpartition(":")
-    return Address(host.strip("[]"), int(port)) if colon else Address(port, PORT_DEFAULT)
+    """`HOST:PORT`, `[IPV6]:PORT` or `HOST`, which gets port 9092; a `SCHEME://` before it is ignored.
+
+    Raises ValueError.
+    """
+    place = text.strip().rpartition("://")[2]
+    if place.startswith("["):
+        host, _, rest = place[1:].partition("]")
+        port = rest.removeprefix(":")
+    elif place.count(":") > 1:
+        host, port = place, ""
+    else:
+        host, _, port = place.partition(":")
+    if not host or not (port.isdecimal() or port == ""):
+        raise ValueError(f"'{text}' is not an address: write HOST:PORT, as in 127.0.0.1:9092.")
+    return Address(host, int(port) if port else PORT_DEFAULT)
 
 
 def parse_bootstrap(text: str) -> list[Address]:
-    """The addresses of a `bootstrap.servers` list."""
+    """The addresses of a `bootstrap.servers` list. Raises ValueError."""
     return [parse_address(part) for part in text.split(",")]

@@ -1,5 +1,5 @@
 """The checks of `kafkaesque doctor`: this machine and the network between it and a cluster.
 
 `machine` checks versions, limits, the clock and a data directory; `network` checks addresses and ports.
-Each check returns or yields a `finding.Finding`. The command runs the checks and prints the findings.
+Each check returns or yields a `finding.Finding`; `examination` runs them all.
 """

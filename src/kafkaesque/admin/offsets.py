@@ -7,12 +7,10 @@ from collections.abc import Collection, Mapping
 
 from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
 
-from kafkaesque.admin.rules.offset_reset import Bounds, OffsetSpec
-from kafkaesque.cli.admin_types import OffsetSpec as AdminOffsetSpec
-from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import CommandFailure
-
-Partition = tuple[str, int]
+from kafkaesque.admin.connection import ClusterConnection
+from kafkaesque.admin.errors import AdminError
+from kafkaesque.admin.librdkafka_types import OffsetSpec as AdminOffsetSpec
+from kafkaesque.admin.rules.offset_reset import Bounds, OffsetSpec, Partition
 
 SETTLING_S_MAX = 3.0
 SETTLING_PAUSE_S = 0.1
@@ -32,7 +30,7 @@ _LATEST: AdminOffsetSpec = AdminOffsetSpec.latest()  # type: ignore[no-untyped-c
 
 
 def fetch_bounds(
-    connection: Connection,
+    connection: ClusterConnection,
     partitions: Collection[Partition],
     spec: OffsetSpec | None = None,
     *,
@@ -55,7 +53,7 @@ def fetch_bounds(
 
 
 def _list_offsets(
-    connection: Connection,
+    connection: ClusterConnection,
     partitions: Collection[Partition],
     spec: AdminOffsetSpec,
     committed_only: bool,
@@ -75,24 +73,26 @@ def _list_offsets(
             if error is None:
                 found[key.topic, key.partition] = future.result().offset
             elif error.code() not in _SETTLING or time.monotonic() > deadline:
-                connection.fail(error, f"read the offsets of {key.topic}-{key.partition}")
+                raise connection.admin_error(
+                    error, f"read the offsets of {key.topic}-{key.partition}"
+                )
         if len(found) < len(partitions):
             time.sleep(SETTLING_PAUSE_S)
     return found
 
 
 def partitions_of(
-    connection: Connection, topics: Collection[str], only: Collection[int] = ()
+    connection: ClusterConnection, topics: Collection[str], only: Collection[int] = ()
 ) -> list[Partition]:
-    """All partitions of `topics`, or those numbered `only`; fails on a number that does not exist."""
+    """All partitions of `topics`, or those numbered `only`. Raises AdminError for a number that does not exist."""
     found: list[Partition] = []
     for name, topic in connection.describe_topics(topics).items():
         existing = [partition.id for partition in topic.partitions]
         absent = sorted(set(only) - set(existing))
         if absent:
-            raise CommandFailure(
-                f"topic '{name}' has no partition {absent[0]}: "
-                f"it has {len(existing)}, numbered from 0"
+            raise AdminError(
+                f"topic '{name}' has no partition {absent[0]}",
+                f"it has {len(existing)} partitions, numbered from 0",
             )
         found += [(name, index) for index in sorted(only or existing)]
     return found

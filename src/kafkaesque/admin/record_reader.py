@@ -1,4 +1,4 @@
-"""Readers of records: of fixed ranges of partitions, or as a member of a consumer group.
+"""Reads records of fixed ranges of partitions, or as a member of a consumer group.
 
 Both readers are generators of batches. Resuming the generator acknowledges the last batch; only then
 are a group's offsets stored for the next commit.
@@ -9,35 +9,41 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from kafkaesque.admin.rules.offset_reset import Bounds, OffsetSpec, resolve
-from kafkaesque.cli.client import Connection, kafka_error
-from kafkaesque.cli.failures import CannotConnect
-from kafkaesque.cli.offsets import Partition, fetch_bounds
+from kafkaesque.admin.connection import ClusterConnection, kafka_error
+from kafkaesque.admin.errors import BrokerUnavailable
+from kafkaesque.admin.offsets import fetch_bounds, partitions_of
+from kafkaesque.admin.rules.offset_reset import Bounds, OffsetSpec, Partition, resolve
 
 BATCH_RECORDS_MAX = 1000
 POLL_TIMEOUT_S = 0.2
 """Upper bound on the delay of Ctrl-C."""
-
-
-class ReadOptions(Protocol):
-    """The part of `consume.Selection` that the readers use."""
-
-    @property
-    def follow(self) -> bool: ...
-    @property
-    def limit(self) -> int | None: ...
-    @property
-    def group(self) -> str | None: ...
-    @property
-    def committed_only(self) -> bool: ...
+BEGINNING = OffsetSpec("beginning")
 
 
 @dataclass(frozen=True)
-class Range:
+class RecordSelection:
+    """Which records of `topics` to read.
+
+    `start` and `stop` default to the beginning and the current end. With `follow` there is no stop: the
+    reader waits for new records. With `group` the group assigns the partitions and has committed
+    offsets; `start` is then only for partitions without one, and must be the beginning or the end.
+    """
+
+    topics: tuple[str, ...]
+    start: OffsetSpec | None = None
+    stop: OffsetSpec | None = None
+    follow: bool = False
+    limit: int | None = None
+    partitions: tuple[int, ...] = ()
+    group: str | None = None
+    committed_only: bool = True
+
+
+@dataclass(frozen=True)
+class RecordRange:
     """Offsets [start, stop) of one partition; without `stop` it has no end."""
 
     topic: str
@@ -46,19 +52,32 @@ class Range:
     stop: int | None
 
 
+def select_ranges(connection: ClusterConnection, selection: RecordSelection) -> list[RecordRange]:
+    """The ranges of a selection without a group. They are fixed before the first record is read."""
+    partitions = partitions_of(connection, selection.topics, selection.partitions)
+    start = selection.start or BEGINNING
+    committed_only = selection.committed_only
+    starts = fetch_bounds(connection, partitions, start, committed_only=committed_only)
+    stop = OffsetSpec("end") if selection.stop is None else selection.stop
+    stops = starts
+    if stop.kind == "time":
+        stops = fetch_bounds(connection, partitions, stop, committed_only=committed_only)
+    return make_ranges(starts, start, stops, None if selection.follow else stop)
+
+
 def make_ranges(
     starts: Mapping[Partition, Bounds],
     start: OffsetSpec,
     stops: Mapping[Partition, Bounds],
     stop: OffsetSpec | None,
-) -> list[Range]:
+) -> list[RecordRange]:
     """The range of each partition. Skips empty ranges; a range without a stop is never empty."""
     ranges = []
     for (topic, index), bounds in sorted(starts.items()):
         first = resolve(start, bounds)
         last = None if stop is None else resolve(stop, stops[topic, index])
         if last is None or first < last:
-            ranges.append(Range(topic, index, first, last))
+            ranges.append(RecordRange(topic, index, first, last))
     return ranges
 
 
@@ -104,7 +123,9 @@ class _Remaining:
             self.forget(partition)
 
 
-def _consumer(connection: Connection, selection: ReadOptions, group: str, start: str) -> Consumer:
+def _consumer(
+    connection: ClusterConnection, selection: RecordSelection, group: str, start: str
+) -> Consumer:
     level = "read_committed" if selection.committed_only else "read_uncommitted"
     return connection.consumer(
         group_id=group,
@@ -121,7 +142,7 @@ def _consumer(connection: Connection, selection: ReadOptions, group: str, start:
 
 
 def read_ranges(
-    connection: Connection, ranges: list[Range], selection: ReadOptions
+    connection: ClusterConnection, ranges: list[RecordRange], selection: RecordSelection
 ) -> Iterator[list[Message]]:
     """Records of `ranges`, without a group and without commits."""
     if not ranges:
@@ -144,9 +165,10 @@ def read_ranges(
 
 
 def read_group(
-    connection: Connection, topics: list[str], start: str, selection: ReadOptions
+    connection: ClusterConnection, selection: RecordSelection
 ) -> Iterator[list[Message]]:
-    """Records of `topics` as a member of the group; commits acknowledged batches."""
+    """Records of the topics as a member of the group; commits acknowledged batches."""
+    start = "latest" if (selection.start or BEGINNING).kind == "end" else "earliest"
     remaining = _Remaining(selection.limit)
     assigned = False
 
@@ -162,7 +184,7 @@ def read_group(
 
     consumer = _consumer(connection, selection, selection.group or "", start)
     try:
-        consumer.subscribe(topics, on_assign=on_assign, on_revoke=on_revoke)
+        consumer.subscribe(list(selection.topics), on_assign=on_assign, on_revoke=on_revoke)
         deadline = _FirstAnswerDeadline(connection)
         while not remaining.is_exhausted:
             batch = _next_batch(connection, consumer, remaining, bounded=not selection.follow)
@@ -177,12 +199,12 @@ def read_group(
 
 
 def _expect_ends(
-    connection: Connection,
+    connection: ClusterConnection,
     consumer: Consumer,
     partitions: list[TopicPartition],
     remaining: _Remaining,
     start: str,
-    selection: ReadOptions,
+    selection: RecordSelection,
 ) -> None:
     """Record the current end of each assigned partition, unless the group has already reached it."""
     keys = [(item.topic, item.partition) for item in partitions]
@@ -196,7 +218,7 @@ def _expect_ends(
 
 
 def _next_batch(
-    connection: Connection, consumer: Consumer, remaining: _Remaining, *, bounded: bool
+    connection: ClusterConnection, consumer: Consumer, remaining: _Remaining, *, bounded: bool
 ) -> list[Message] | None:
     """The next selected records; None if the poll returned nothing at all."""
     try:
@@ -207,7 +229,7 @@ def _next_batch(
             return None
         messages = [first, *consumer.consume(remaining.next_count(), 0)]
     except KafkaException as exception:
-        connection.fail(kafka_error(exception), "read")
+        raise connection.admin_error(kafka_error(exception), "read") from None
     batch = []
     for message in messages:
         partition = (message.topic() or "", message.partition() or 0)
@@ -218,7 +240,7 @@ def _next_batch(
         elif error.code() == KafkaError._PARTITION_EOF:
             remaining.reached(partition, message.offset() or 0)
         elif not error.retriable() and error.code() not in _TRANSIENT:
-            connection.fail(error, f"read {partition[0]}-{partition[1]}")
+            raise connection.admin_error(error, f"read {partition[0]}-{partition[1]}")
     return batch
 
 
@@ -245,7 +267,7 @@ def _store(consumer: Consumer, batch: list[Message]) -> None:
 class _FirstAnswerDeadline:
     """Fails if the cluster has not answered at all within the timeout after the start."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClusterConnection) -> None:
         self._connection = connection
         self._deadline: float | None = time.monotonic() + connection.timeout_s
 
@@ -253,7 +275,7 @@ class _FirstAnswerDeadline:
         if answered:
             self._deadline = None
         elif self._deadline is not None and time.monotonic() > self._deadline:
-            raise CannotConnect(
+            raise BrokerUnavailable(
                 f"no answer from {self._connection.bootstrap} for {self._connection.timeout_s:g} s",
-                f"`kafkaesque doctor -b {self._connection.bootstrap}` shows why",
+                self._connection.diagnosis_hint,
             )

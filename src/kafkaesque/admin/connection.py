@@ -1,8 +1,8 @@
-"""The connection of a command to any Kafka: librdkafka clients, with errors turned into `CommandFailure`s.
+"""A connection to any Kafka by librdkafka, with errors as AdminError.
 
-librdkafka retries forever and logs to the terminal meanwhile; a command must fail soon and say why. So
-`Connection` probes the sockets first, silences the log, and keeps the last background error for the
-error message.
+librdkafka retries forever and logs to the terminal meanwhile; an operation must fail soon and say why. So
+`ClusterConnection` probes the sockets first, silences the log, and keeps the last background error for
+the error message.
 """
 
 from __future__ import annotations
@@ -11,24 +11,30 @@ import concurrent.futures
 import socket
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from kafkaesque.cli.admin_types import TopicDescription
-from kafkaesque.cli.failures import CannotConnect, CommandFailure, TargetNotFound, usage
+from kafkaesque.admin import CLIENT_ID
+from kafkaesque.admin.errors import (
+    FIXES,
+    MISSING,
+    AdminError,
+    BrokerUnavailable,
+    ClusterUnreachable,
+    ResourceNotFound,
+)
+from kafkaesque.admin.librdkafka_types import TopicDescription
+from kafkaesque.client.wire.address import parse_bootstrap
 
 if TYPE_CHECKING:
     from kafkaesque.admin.cluster import BlockingAdmin
-    from kafkaesque.client.wire.address import Address
     from kafkaesque.client.wire.pool import ConnectionPool
     from kafkaesque.client.wire.security import Security
 
 T = TypeVar("T")
 
-CLIENT_ID = "kafkaesque-cli"
-DEFAULT_PORT = 9092
 PROBE_TIMEOUT_S_MAX = 3.0
 """A TCP handshake that takes longer means a dropped packet, not a slow broker."""
 
@@ -43,40 +49,7 @@ _UNREACHABLE = frozenset(
         KafkaError.SASL_AUTHENTICATION_FAILED,
     }
 )
-DISK_HINT = "the broker's disk is full or failing: see the broker's log"
-_HINTS = {
-    KafkaError.INVALID_CONFIG: "`kafkaesque config list` documents every setting and its values",
-    KafkaError.INVALID_REPLICATION_FACTOR: "each replica needs its own broker: "
-    "`kafkaesque broker-admin brokers` lists the brokers",
-    KafkaError.KAFKA_STORAGE_ERROR: DISK_HINT,
-    KafkaError.TOPIC_ALREADY_EXISTS: "`kafkaesque topic describe` shows it, "
-    "`kafkaesque topic alter` changes it",
-}
-_MISSING = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.UNKNOWN_TOPIC_ID,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError.GROUP_ID_NOT_FOUND,
-        KafkaError.RESOURCE_NOT_FOUND,
-    }
-)
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of one bootstrap address; `SCHEME://` and a missing port are tolerated."""
-    text = address.strip().rpartition("://")[2]
-    if text.startswith("["):
-        host, _, rest = text[1:].partition("]")
-        port_text = rest.removeprefix(":")
-    elif text.count(":") > 1:
-        host, port_text = text, ""
-    else:
-        host, _, port_text = text.partition(":")
-    if not host or not (port_text.isdigit() or port_text == ""):
-        raise usage(f"'{address}' is not an address: write HOST:PORT, as in 127.0.0.1:9092.")
-    return host, int(port_text) if port_text else DEFAULT_PORT
+_MISSING = MISSING | {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 
 
 def kafka_error(exception: KafkaException) -> KafkaError:
@@ -85,14 +58,23 @@ def kafka_error(exception: KafkaException) -> KafkaError:
     return inner if isinstance(inner, KafkaError) else KafkaError(KafkaError._FAIL, str(inner))
 
 
-class Connection:
-    """Address and client properties of a cluster. Clients are created on first use."""
+class ClusterConnection:
+    """Address and client properties of a cluster. Clients are created on first use.
+
+    Raises ValueError if `bootstrap` is not a list of addresses. Methods raise AdminError; `doing` says
+    what an operation is for and completes the sentence "cannot ...".
+    """
 
     def __init__(self, bootstrap: str, properties: Mapping[str, str], timeout_s: float) -> None:
         self.bootstrap = bootstrap
         self.properties = dict(properties)
         self.timeout_s = timeout_s
+        self.addresses = parse_bootstrap(bootstrap)
         self._last_error: KafkaError | None = None
+
+    def with_timeout(self, timeout_s: float) -> Self:
+        """A second connection to the same cluster."""
+        return type(self)(self.bootstrap, self.properties, timeout_s)
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -103,10 +85,11 @@ class Connection:
     @cached_property
     def cluster(self) -> BlockingAdmin:
         """For requests that librdkafka lacks."""
+        # Imported late: an operation that does not need the wire protocol starts faster without it.
         from kafkaesque.admin.cluster import BlockingAdmin
 
         self.reach()
-        return BlockingAdmin(self._addresses(), self._security(), timeout_s=self.timeout_s)
+        return BlockingAdmin(self.addresses, self._security(), timeout_s=self.timeout_s)
 
     def pool(self) -> ConnectionPool:
         """For requests that librdkafka lacks, to several brokers at once. The caller closes it."""
@@ -115,14 +98,9 @@ class Connection:
 
         self.reach()
         try:
-            return ConnectionPool(self._addresses(), self._security(), client_id=CLIENT_ID)
+            return ConnectionPool(self.addresses, self._security(), client_id=CLIENT_ID)
         except InvalidSecurity as error:
-            raise CommandFailure(str(error)) from None
-
-    def _addresses(self) -> list[Address]:
-        from kafkaesque.client.wire.address import Address
-
-        return [Address(*split_address(text)) for text in self.bootstrap.split(",")]
+            raise AdminError(f"cannot connect to {self.bootstrap}: {error}") from None
 
     def _security(self) -> Security:
         from kafkaesque.client.wire.security import InvalidSecurity, read_security
@@ -130,7 +108,7 @@ class Connection:
         try:
             return read_security(self.properties)
         except InvalidSecurity as error:
-            raise CommandFailure(str(error)) from None
+            raise AdminError(f"cannot connect to {self.bootstrap}: {error}") from None
 
     def producer(self, **properties: Any) -> Producer:
         self.reach()
@@ -156,7 +134,7 @@ class Connection:
         try:
             return client(config)  # type: ignore[call-arg]
         except KafkaException as exception:
-            raise CommandFailure(
+            raise AdminError(
                 f"the client rejected its settings: {kafka_error(exception).str()}",
                 "librdkafka's names are listed at "
                 "https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md",
@@ -170,8 +148,7 @@ class Connection:
     def reach(self) -> None:
         """Fail at once, with the reason, if no bootstrap address accepts a connection."""
         reasons = []
-        for address in self.bootstrap.split(","):
-            host, port = split_address(address)
+        for host, port in self.addresses:
             try:
                 with socket.create_connection(
                     (host, port), timeout=min(self.timeout_s, PROBE_TIMEOUT_S_MAX)
@@ -183,21 +160,17 @@ class Connection:
                 reasons.append(f"{host}:{port} does not answer")
             except OSError as error:
                 reasons.append(f"{host}:{port}: {(error.strerror or str(error)).lower()}")
-        raise CannotConnect(
-            f"cannot reach {self.bootstrap}: {'; '.join(reasons)}",
-            "start a broker with `kafkaesque broker`, or set another address with --bootstrap-server "
-            "(or KAFKAESQUE_BOOTSTRAP); `kafkaesque doctor` shows details",
-        )
+        raise ClusterUnreachable(f"cannot reach {self.bootstrap}: {'; '.join(reasons)}")
 
     def wait(self, future: concurrent.futures.Future[T], doing: str) -> T:
-        """The result of an admin operation; `doing` completes the sentence "cannot ..."."""
+        """Waits for an admin operation and returns its result."""
         error = self.error_of(future)
         if error is not None:
-            self.fail(error, doing)
+            raise self.admin_error(error, doing)
         return future.result()
 
     def error_of(self, future: concurrent.futures.Future[T]) -> KafkaError | None:
-        """Wait for an admin operation; returns its error, or None."""
+        """Waits for an admin operation and returns its error, or None."""
         try:
             # librdkafka enforces the request timeout; this one is a fallback.
             future.result(self.timeout_s + 5)
@@ -207,24 +180,26 @@ class Connection:
             return KafkaError(KafkaError._TIMED_OUT)
         return None
 
-    def fail(self, error: KafkaError, doing: str) -> NoReturn:
-        raise self.failure(error, doing)
-
-    def failure(self, error: KafkaError, doing: str) -> CommandFailure:
-        """The `CommandFailure` for a librdkafka error."""
-        text = error.str()
+    def admin_error(self, error: KafkaError, doing: str) -> AdminError:
+        """The AdminError for a librdkafka error."""
+        text, fix = error.str(), FIXES.get(error.code())
         if error.code() in _MISSING:
-            return TargetNotFound(f"cannot {doing}: {text}")
+            return ResourceNotFound(f"cannot {doing}: {text}", fix)
         if error.code() in _UNREACHABLE:
             cause = self._last_error.str() if self._last_error else text
-            return CannotConnect(
+            return BrokerUnavailable(
                 f"cannot {doing}: no answer from {self.bootstrap} ({cause})",
-                f"`kafkaesque doctor -b {self.bootstrap}` shows why; --timeout allows more time",
+                self.diagnosis_hint,
             )
-        return CommandFailure(f"cannot {doing}: {text} ({error.name()})", _HINTS.get(error.code()))
+        return AdminError(f"cannot {doing}: {text} ({error.name()})", fix)
+
+    @property
+    def diagnosis_hint(self) -> str:
+        """How to find out why the cluster does not answer."""
+        return f"`kafkaesque doctor -b {self.bootstrap}` shows why"
 
     def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
-        """Descriptions of topics; never creates one. Raises `TargetNotFound` with the missing names."""
+        """Descriptions of topics; never creates one. Raises ResourceNotFound with the missing names."""
         futures = self.admin.describe_topics(
             TopicCollection(list(names)), request_timeout=self.timeout_s
         )
@@ -233,12 +208,12 @@ class Connection:
         for name, future in futures.items():
             try:
                 found[name] = self.wait(future, f"describe topic '{name}'")
-            except TargetNotFound:
+            except ResourceNotFound:
                 missing.append(name)
         if missing:
             listed = ", ".join(f"'{name}'" for name in missing)
             plural = "topics" if len(missing) > 1 else "topic"
-            raise TargetNotFound(
+            raise ResourceNotFound(
                 f"there is no {plural} {listed}",
                 f"`kafkaesque topic create {' '.join(missing)}` creates it; "
                 "`kafkaesque topic list` lists the topics",
@@ -253,7 +228,7 @@ class Connection:
         try:
             return self.admin.list_topics(timeout=self.timeout_s)
         except KafkaException as exception:
-            self.fail(kafka_error(exception), "read the cluster's metadata")
+            raise self.admin_error(kafka_error(exception), "read the cluster's metadata") from None
 
 
 def _dotted(properties: Mapping[str, Any]) -> dict[str, Any]:

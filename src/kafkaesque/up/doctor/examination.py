@@ -1,0 +1,35 @@
+"""All checks in their order: the addresses of a cluster first, then this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kafkaesque.client.wire.address import Address
+from kafkaesque.up.doctor.finding import Finding
+from kafkaesque.up.doctor.machine import (
+    examine_clock,
+    examine_data,
+    examine_limits,
+    examine_versions,
+)
+from kafkaesque.up.doctor.network import (
+    examine_address,
+    examine_advertised,
+    examine_default_ports,
+)
+
+
+def examine(addresses: Sequence[Address], data: Path | None, timeout_s: float) -> Iterator[Finding]:
+    """Runs every check; those of a data directory only if `data` is given."""
+    for address in addresses:
+        finding, answer = examine_address(*address, timeout_s)
+        yield finding
+        if answer is not None:
+            yield from examine_advertised(str(address), answer.brokers, timeout_s)
+    yield from examine_default_ports({address.port for address in addresses})
+    yield from examine_versions()
+    yield from examine_limits()
+    yield from examine_clock()
+    if data is not None:
+        yield from examine_data(data)
