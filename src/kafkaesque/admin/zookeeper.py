@@ -14,6 +14,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkaesque.admin.errors import AdminError, ClusterUnreachable, ResourceNotFound
+
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
@@ -24,6 +26,59 @@ _SESSION = re.compile(r"^\s*(0x[0-9a-f]+)(?:\s+(\d+)ms)?$")
 _CONNECTION = re.compile(r"ip: /(\S+) sessionId: (0x[0-9a-f]+)")
 
 
+_REASONS = {
+    "NodeExistsError": (
+        "the node exists already",
+        "change its data with `set`, or delete it first",
+    ),
+    "NotEmptyError": ("the node has children", "delete them first, or with --recursive"),
+    "BadVersionError": (
+        "the node has another version: another client changed it",
+        "read the node again to see its version",
+    ),
+    "NoAuthError": ("the node's access list does not allow it", "log in as a permitted user"),
+    "BadArgumentsError": ("the path is invalid, or the node cannot be deleted", "check the path"),
+    "NoChildrenForEphemeralsError": (
+        "an ephemeral node cannot have children",
+        "choose another path",
+    ),
+    "ConnectionLoss": (
+        "the connection was lost; the change may or may not have been made",
+        "read the node to find out, then try again",
+    ),
+}
+"""What happened and what to do, by kazoo's exception."""
+
+
+@contextlib.contextmanager
+def connect(servers: str, timeout_s: float) -> Iterator[KazooClient]:
+    """A started client. Exceptions of kazoo, also those of the block, become AdminErrors."""
+    try:
+        from kazoo import exceptions
+        from kazoo.client import KazooClient
+        from kazoo.handlers.threading import KazooTimeoutError
+    except ImportError:
+        raise AdminError(
+            "the ZooKeeper client `kazoo` is not installed", "pip install kazoo"
+        ) from None
+    client = KazooClient(hosts=servers, timeout=timeout_s)
+    try:
+        client.start(timeout=timeout_s)
+        yield client
+    except KazooTimeoutError:
+        raise ClusterUnreachable(f"no ZooKeeper answered at {servers}") from None
+    except exceptions.NoNodeError:
+        raise ResourceNotFound(
+            "the node does not exist", "`kafkaesque coord ls` lists nodes"
+        ) from None
+    except exceptions.KazooException as error:
+        name = type(error).__name__
+        raise AdminError(*_REASONS.get(name, (f"{name}: {error}", None))) from None
+    finally:
+        client.stop()
+        client.close()
+
+
 def data_text(data: bytes | None) -> str | None:
     """A node's data as text; bytes that are not UTF-8 are escaped."""
     return None if data is None else data.decode(errors="backslashreplace")
@@ -32,6 +87,33 @@ def data_text(data: bytes | None) -> str | None:
 def session_name(owner: int) -> str | None:
     """A session id in the notation of ZooKeeper's own tools; None for 0."""
     return f"{owner & (2**64 - 1):#x}" if owner else None
+
+
+def stat_row(stat: Any) -> dict[str, Any]:
+    """A node's ZnodeStat by telling names; times are milliseconds since the epoch."""
+    return {
+        "version": stat.version,
+        "children": stat.numChildren,
+        "size_bytes": stat.dataLength,
+        "created": stat.ctime,
+        "modified": stat.mtime,
+        "session": session_name(stat.ephemeralOwner),
+        "czxid": stat.czxid,
+        "mzxid": stat.mzxid,
+        "pzxid": stat.pzxid,
+        "children_version": stat.cversion,
+        "acl_version": stat.aversion,
+    }
+
+
+def delete_node(client: KazooClient, path: str, *, version: int, recursive: bool) -> None:
+    """Deletes a node; with `recursive` also all descendants. Raises ResourceNotFound or NoNodeError."""
+    if recursive and client.exists(path) is None:
+        # kazoo treats a missing node as already deleted.
+        raise ResourceNotFound(
+            f"the node {path} does not exist", "`kafkaesque coord ls` lists nodes"
+        )
+    client.delete(path, version=version, recursive=recursive)
 
 
 def walk(client: KazooClient, path: str) -> Iterator[str]:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import json
 import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.node import Node
 
 from kafkaesque.broker.storage.directory import DataDirectoryInvalid
 from kafkaesque.cli.server_settings import read_broker_settings
@@ -23,7 +18,7 @@ from kafkaesque.model.errors import DataDirectoryInUse, InvalidConfig, KafkaErro
 from kafkaesque.model.settings import BrokerConfig, broker_config
 from kafkaesque.service.child_process import ready_line
 from kafkaesque.service.logs import set_up_logs
-from kafkaesque.service.process import new_event_loop, stop_event
+from kafkaesque.service.process import new_event_loop
 
 Facts = Mapping[str, str | int | None]
 """Addresses, id, pid and data directory of a running broker; None for a disabled listener."""
@@ -216,53 +211,13 @@ def _taken(config: BrokerConfig, bind_error: str) -> tuple[str, str]:
     return "--listen", config.listeners
 
 
-def _tune_garbage_collector() -> None:
-    """Exempt the objects created so far from garbage collection, and collect less often.
-
-    Requests create no reference cycles, and clients notice the pause of a full collection.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 50, 100)
-
-
 async def _serve(config: BrokerConfig, form: Format, end_with_stdin: bool) -> int:
-    from kafkaesque.broker.node import Node
+    # Imported late: --help is faster without the broker.
+    from kafkaesque.broker.process import serve_broker
 
-    # If the supervisor is gone, the broker still syncs its logs, however long that takes.
-    stopping = stop_event(end_with_stdin, orphan_seconds_max=None)
-    node = Node(config)
-    if not await _started(node, stopping):
-        return 0
-    _tune_garbage_collector()
-    click.echo(form(_facts(node)))
-    sys.stdout.flush()
-    node.failed.add_done_callback(lambda _: stopping.set())
-    await stopping.wait()
-    await node.stop()
-    return EXIT_FAILED if node.failed.done() else 0
+    def on_ready(facts: Facts) -> None:
+        click.echo(form(facts))
+        sys.stdout.flush()
 
-
-def _facts(node: Node) -> Facts:
-    return {
-        "kafka": str(node.kafka_address),
-        "http": str(node.http_address) if node.http_address else None,
-        **node.services.addresses(),
-        "node": node.config.node_id,
-        "pid": os.getpid(),
-        "data": node.config.log_dirs,
-    }
-
-
-async def _started(node: Node, stopping: asyncio.Event) -> bool:
-    """False if it was stopped before: joining a cluster may have to wait for other brokers."""
-    start = asyncio.ensure_future(node.start())
-    stop = asyncio.ensure_future(stopping.wait())
-    await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
-    stop.cancel()
-    if start.done():
-        start.result()
-        return True
-    start.cancel()
-    await asyncio.gather(start, return_exceptions=True)
-    return False
+    is_well = await serve_broker(config, on_ready, end_with_stdin=end_with_stdin)
+    return 0 if is_well else EXIT_FAILED

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kafkaesque.cli.failures import CommandFailure, usage
+from kafkaesque.cli.failures import CannotConnect, CommandFailure, usage
 from kafkaesque.cli.options import client_options, examples, json_option
 from kafkaesque.cli.server_settings import read_service_settings, show_settings
 from kafkaesque.cli.service_process import host_port, run_service
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from kafkaesque.edge.client_state import Credentials
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 GATEWAY_DEFAULT = "127.0.0.1:7000"
+CHECK_GATEWAY = "check that a gateway and a back end run: `kafkaesque status`"
 
 
 def edge_options(function: F) -> F:
@@ -175,9 +178,9 @@ def send(
     timeout_s: float,
 ) -> None:
     """Send one message to an account or a #room, and wait until it is delivered."""
-    from kafkaesque.cli.chat_once import send_once
+    from kafkaesque.chat.client.requests import send_message
 
-    result = send_once(gateways, credentials, to, text, timeout_s)
+    result = _within(timeout_s, send_message(gateways, credentials, to, text))
     screen.document(result, lambda: click.echo(f"sent as {result['message_id']}"))
 
 
@@ -198,12 +201,30 @@ def list_accounts(
     timeout_s: float,
 ) -> None:
     """List the accounts, all or those that match a pattern with * and ?."""
-    from kafkaesque.cli.chat_once import list_once
+    from kafkaesque.chat.client import requests
     from kafkaesque.cli.render import Column
 
-    rows = list_once(gateways, credentials, pattern, timeout_s)["accounts"]
+    rows = _within(timeout_s, requests.list_accounts(gateways, credentials, pattern))
     columns = [Column("name", "name"), Column("online", "online")]
     screen.document(rows, lambda: screen.table(columns, rows))
+
+
+def _within(timeout_s: float, work: Coroutine[Any, Any, T]) -> T:
+    """Run one request; its errors become failures of the command."""
+    from kafkaesque.edge.client import ClientClosed, RequestFailed
+
+    async def run() -> T:
+        async with asyncio.timeout(timeout_s):
+            return await work
+
+    try:
+        return asyncio.run(run())
+    except RequestFailed as failed:
+        raise CommandFailure(str(failed)) from None
+    except ClientClosed as closed:
+        raise CannotConnect(str(closed), CHECK_GATEWAY) from None
+    except TimeoutError:
+        raise CannotConnect(f"no answer within {timeout_s:g} s", CHECK_GATEWAY) from None
 
 
 @chat.command(

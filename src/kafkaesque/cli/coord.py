@@ -5,20 +5,22 @@ from __future__ import annotations
 import functools
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kafkaesque.admin.errors import AdminError, ClusterUnreachable
 from kafkaesque.admin.zookeeper import (
     ElectionCandidate,
     child_rows,
+    connect,
     data_text,
-    session_name,
+    delete_node,
     session_rows,
+    stat_row,
 )
-from kafkaesque.cli.failures import CannotConnect, CommandFailure, TargetNotFound, usage
+from kafkaesque.cli.failures import CannotConnect, failure_of, usage
 from kafkaesque.cli.options import examples, json_option
 from kafkaesque.cli.render import Column, Screen, iso_time
 
@@ -49,66 +51,10 @@ SESSION_COLUMNS = [
 path_argument = click.argument("path", metavar="PATH")
 
 
-@contextmanager
-def connected(server: str, timeout_s: float) -> Iterator[KazooClient]:
-    """A started kazoo client; its exceptions become failures of the command."""
-    try:
-        from kazoo import exceptions
-        from kazoo.client import KazooClient
-        from kazoo.handlers.threading import KazooTimeoutError
-    except ImportError:
-        raise CommandFailure(
-            "the ZooKeeper client `kazoo` is not installed", "pip install kazoo"
-        ) from None
-    client = KazooClient(hosts=server, timeout=timeout_s)
-    try:
-        client.start(timeout=timeout_s)
-        yield client
-    except KazooTimeoutError:
-        raise CannotConnect(
-            f"no ZooKeeper answered at {server}",
-            f"start one with --coordination-listen, or set its address with -s or {SERVER_VARIABLE}",
-        ) from None
-    except exceptions.NoNodeError:
-        raise TargetNotFound(
-            "the node does not exist", "`kafkaesque coord ls` lists nodes"
-        ) from None
-    except exceptions.KazooException as error:
-        raise CommandFailure(_explain(error)) from None
-    finally:
-        client.stop()
-        client.close()
-
-
-def _explain(error: Exception) -> str:
-    reasons = {
-        "NodeExistsError": "the node exists already",
-        "NotEmptyError": "the node has children: add --recursive",
-        "BadVersionError": "the node has another version: another client changed it",
-        "NoAuthError": "the node's access list does not allow it",
-        "BadArgumentsError": "the path is invalid, or the node cannot be deleted",
-        "NoChildrenForEphemeralsError": "an ephemeral node cannot have children",
-        "ConnectionLoss": "the connection was lost; the change may or may not have been made",
-    }
-    name = type(error).__name__
-    return reasons.get(name, f"{name}: {error}")
-
-
-def stat_document(stat: Any) -> dict[str, Any]:
-    """A node's ZnodeStat as JSON fields."""
-    return {
-        "version": stat.version,
-        "children": stat.numChildren,
-        "size_bytes": stat.dataLength,
-        "created": iso_time(stat.ctime),
-        "modified": iso_time(stat.mtime),
-        "session": session_name(stat.ephemeralOwner),
-        "czxid": stat.czxid,
-        "mzxid": stat.mzxid,
-        "pzxid": stat.pzxid,
-        "children_version": stat.cversion,
-        "acl_version": stat.aversion,
-    }
+def _stat_document(stat: Any) -> dict[str, Any]:
+    """The JSON fields of a node's ZnodeStat, with readable times."""
+    row = stat_row(stat)
+    return {**row, "created": iso_time(row["created"]), "modified": iso_time(row["modified"])}
 
 
 def server_options(function: F) -> F:
@@ -135,8 +81,17 @@ def server_options(function: F) -> F:
     @json_option
     @functools.wraps(function)
     def wrapper(*args: Any, **options: Any) -> Any:
-        with connected(options.pop("server"), options.pop("timeout")) as client:
-            return function(*args, client=client, **options)
+        try:
+            with connect(options.pop("server"), options.pop("timeout")) as client:
+                return function(*args, client=client, **options)
+        except ClusterUnreachable as error:
+            raise CannotConnect(
+                str(error),
+                "start one with `kafkaesque broker --coordination-listen HOST:PORT`, or set its "
+                f"address with -s or {SERVER_VARIABLE}",
+            ) from None
+        except AdminError as error:
+            raise failure_of(error) from None
 
     return wrapper  # type: ignore[return-value]
 
@@ -179,7 +134,7 @@ def list_nodes(path: str, recursive: bool, client: KazooClient, screen: Screen) 
 def get(path: str, with_stat: bool, client: KazooClient, screen: Screen) -> None:
     """Print a node's data."""
     data, stat = client.get(path)
-    facts = stat_document(stat)
+    facts = _stat_document(stat)
 
     def show() -> None:
         screen.line(str(data_text(data)))
@@ -204,7 +159,7 @@ def set_data(path: str, data: str, version: int, client: KazooClient, screen: Sc
     """Replace a node's data."""
     stat = client.set(path, data.encode(), version=version)
     screen.document(
-        {"path": path, "stat": stat_document(stat)},
+        {"path": path, "stat": _stat_document(stat)},
         lambda: screen.line(f"{path}: version {stat.version}"),
     )
 
@@ -239,10 +194,7 @@ def rm(path: str, recursive: bool, version: int, client: KazooClient, screen: Sc
     """Delete a node."""
     if recursive and version != -1:
         raise usage("Use either --recursive or --version.")
-    if recursive and client.exists(path) is None:
-        # kazoo treats a missing node as already deleted.
-        raise TargetNotFound(f"the node {path} does not exist")
-    client.delete(path, version=version, recursive=recursive)
+    delete_node(client, path, version=version, recursive=recursive)
     screen.document({"path": path}, lambda: screen.line(f"{path}: deleted"))
 
 

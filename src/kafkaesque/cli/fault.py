@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -14,16 +12,13 @@ import click
 from kafkaesque.cli.failures import CommandFailure, ExitCode
 from kafkaesque.cli.options import examples
 from kafkaesque.cli.render import Column, plain_table
+from kafkaesque.lab.faults.campaign import SUMMED, Campaign, RunExecution, execute
 from kafkaesque.lab.faults.catalog import NAMES, load_run
 from kafkaesque.lab.faults.checks.checker import check_history
 from kafkaesque.lab.faults.checks.history import HistoryUnusable
 from kafkaesque.lab.faults.fault_run import RunOptions
 from kafkaesque.lab.faults.report import Report
-from kafkaesque.lab.faults.runner import NotPossible, load_history, run_by_name
-from kafkaesque.lab.faults.shims import ShimFailed
-from kafkaesque.lab.faults.workload import WorkloadFailed
-from kafkaesque.lab.harness.namespaces import NetworkFailed
-from kafkaesque.testing.broker_process import BrokerNotReady
+from kafkaesque.lab.faults.runner import load_history
 
 ALL = "all"
 SECONDS = 20.0
@@ -122,7 +117,7 @@ def run_faults(
     """
     # Brokers under test end with this process; mounts and files of a run need the cleanup.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    turns: list[_RunExecution] = []
+    campaign = Campaign()
     for one in NAMES if ALL in names else dict.fromkeys(names):
         own_rounds = load_run(one).rounds if seconds is None and ALL not in names else None
         for its_seed in range(seed, seed + repeat):
@@ -130,115 +125,59 @@ def run_faults(
                 seconds or SECONDS, records_per_s, its_seed, rounds or own_rounds, amount
             )
             where = keep / f"seed-{its_seed}" if keep is not None and repeat > 1 else keep
-            turns.append(_perform(one, options, where, as_json))
-            if turns[-1].is_impossible:
+            done = _execute(one, options, where, as_json)
+            campaign.executions.append(done)
+            if done.is_impossible:
                 break
-    if len(turns) > 1:
-        click.echo(_table(turns, repeat > 1), err=as_json)
+    if len(campaign.executions) > 1:
+        click.echo(_table(campaign, repeat > 1), err=as_json)
     if as_json:
-        is_one = len(names) == 1 and ALL not in names and repeat == 1
-        click.echo(json.dumps(_one(turns) if is_one else _summary(names, turns)))
-    _end(turns, gaps_are_listed=ALL in names)
+        if len(names) == 1 and ALL not in names and repeat == 1:
+            document = next((report.as_json() for report in campaign.reports), None)
+        else:
+            document = campaign.summary(ALL if ALL in names else " ".join(names))
+        click.echo(json.dumps(document))
+    _end(campaign, gaps_are_listed=ALL in names)
 
 
-@dataclass(frozen=True, slots=True)
-class _RunExecution:
-    """One execution of a run: its report, or why it has none."""
-
-    name: str
-    seed: int
-    report: Report | None = None
-    trouble: str = ""
-    is_impossible: bool = False
-    """This machine does not support the run."""
-
-    @property
-    def verdict(self) -> str:
-        if self.report is None:
-            return "not possible here" if self.is_impossible else "NOT FINISHED"
-        return "yes" if self.report.passed else "NO"
-
-
-def _perform(name: str, options: RunOptions, keep: Path | None, as_json: bool) -> _RunExecution:
+def _execute(name: str, options: RunOptions, keep: Path | None, as_json: bool) -> RunExecution:
     click.echo(f"-- {name}: {load_run(name).purpose}", err=True)
-    try:
-        report, history = run_by_name(name, options, lambda text: click.echo(text, err=True), keep)
-    except NotPossible as error:
-        turn = _RunExecution(name, options.seed, trouble=str(error), is_impossible=True)
-    except (WorkloadFailed, BrokerNotReady, ShimFailed, NetworkFailed) as error:
-        turn = _RunExecution(name, options.seed, trouble=f"{name} could not be finished: {error}")
-    else:
-        for line in report.lines(history):
-            click.echo(line, err=as_json)
-        return _RunExecution(name, options.seed, report)
-    click.echo(turn.trouble, err=True)
-    return turn
+    done = execute(name, options, lambda text: click.echo(text, err=True), keep)
+    if done.trouble:
+        click.echo(done.trouble, err=True)
+    for line in done.lines:
+        click.echo(line, err=as_json)
+    return done
 
 
-def _end(turns: Sequence[_RunExecution], *, gaps_are_listed: bool) -> None:
+def _end(campaign: Campaign, *, gaps_are_listed: bool) -> None:
     """Set the exit code. A run that is not possible here is a failure only if it was requested by name."""
-    unfinished = _unfinished(turns)
-    impossible = [turn.trouble for turn in turns if turn.is_impossible]
-    if unfinished or (impossible and not gaps_are_listed):
-        raise CommandFailure("; ".join(unfinished or impossible))
-    if not all(report.passed for report in _reports(turns)):
+    if campaign.unfinished or (campaign.impossible and not gaps_are_listed):
+        raise CommandFailure(
+            "; ".join(campaign.unfinished or campaign.impossible),
+            "`kafkaesque fault list` shows which runs are possible here; --keep keeps the logs",
+        )
+    if not campaign.passed:
         click.get_current_context().exit(int(ExitCode.FAILED))
 
 
-def _reports(turns: Sequence[_RunExecution]) -> list[Report]:
-    return [turn.report for turn in turns if turn.report is not None]
-
-
-def _unfinished(turns: Sequence[_RunExecution]) -> list[str]:
-    return [turn.trouble for turn in turns if turn.trouble and not turn.is_impossible]
-
-
-def _one(turns: Sequence[_RunExecution]) -> dict[str, object] | None:
-    return next((report.as_json() for report in _reports(turns)), None)
-
-
-_SUMMED = ("acknowledged", "lost", "duplicated", "reordered", "anomalies")
-
-
-def _totals(rows: Sequence[Mapping[str, object]]) -> dict[str, int]:
-    """The sums, and the longest gap."""
-    totals = {figure: sum(int(str(row[figure])) for row in rows) for figure in _SUMMED}
-    longest = max((int(str(row["longest_gap_ms"])) for row in rows), default=0)
-    return {**totals, "longest_gap_ms": longest}
-
-
-def _table(turns: Sequence[_RunExecution], with_seeds: bool) -> str:
+def _table(campaign: Campaign, with_seeds: bool) -> str:
     """One row per run, the totals, and how many passed."""
-    reports = _reports(turns)
-    possible = [turn for turn in turns if not turn.is_impossible]
-    passed = sum(report.passed for report in reports)
     rows: list[dict[str, object]] = []
-    for turn in turns:
-        figures = {} if turn.report is None else turn.report.as_json()
-        rows.append({**figures, "name": turn.name, "seed": turn.seed, "passed": turn.verdict})
-    totals = _totals([report.as_json() for report in reports])
-    rows.append({"name": "total", **totals, "passed": f"{passed} of {len(possible)}"})
+    for one in campaign.executions:
+        figures = {} if one.report is None else one.report.as_json()
+        rows.append({**figures, "name": one.name, "seed": one.seed, "passed": one.verdict})
+    passed = sum(report.passed for report in campaign.reports)
+    possible = len(campaign.executions) - len(campaign.impossible)
+    rows.append({"name": "total", **campaign.totals(), "passed": f"{passed} of {possible}"})
     columns = [
         Column("name", "run"),
         *([Column("seed", "seed", "count")] if with_seeds else []),
-        *(Column(figure, figure, "count") for figure in _SUMMED),
+        *(Column(figure, figure, "count") for figure in SUMMED),
         Column("longest_gap_ms", "longest gap ms", "count"),
         Column("passed", "passed"),
     ]
     return plain_table(columns, rows)
-
-
-def _summary(names: Sequence[str], turns: Sequence[_RunExecution]) -> dict[str, object]:
-    reports = _reports(turns)
-    rows = [report.as_json() for report in reports]
-    return {
-        "name": ALL if ALL in names else " ".join(names),
-        "passed": all(report.passed for report in reports) and not _unfinished(turns),
-        **_totals(rows),
-        "unfinished": _unfinished(turns),
-        "not_possible": [turn.trouble for turn in turns if turn.is_impossible],
-        "runs": rows,
-    }
 
 
 @fault.command("check", epilog=examples("kafkaesque fault check /tmp/cut/power-cut/history.jsonl"))
@@ -251,7 +190,10 @@ def check_file(file: Path, as_json: bool) -> None:
         started = time.perf_counter()
         verdict = check_history(history)
     except HistoryUnusable as error:
-        raise CommandFailure(f"{file} is not a history: {error}") from error
+        raise CommandFailure(
+            f"{file} is not a history: {error}",
+            "use the history.jsonl that `fault run --keep DIRECTORY` wrote",
+        ) from error
     seconds = time.perf_counter() - started
     records = verdict.figures.acknowledged + verdict.figures.polled
     report = Report(name=history.name, verdict=verdict)

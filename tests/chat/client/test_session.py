@@ -18,8 +18,8 @@ import pytest
 from tests.chat.platform import Platform, platform
 from tests.waiting import eventually, until
 
+from kafkaesque.chat.client.commands import CommandRunner
 from kafkaesque.chat.client.session import ChatSession
-from kafkaesque.cli.chat_client import CommandRunner
 from kafkaesque.edge.client import EdgeClient
 from kafkaesque.edge.client_state import Credentials
 
