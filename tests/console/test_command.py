@@ -13,7 +13,12 @@ from pathlib import Path
 import click
 import pytest
 
-from kafkaesque.cli.console import PASSWORD_VARIABLE, password_path, read_password, read_settings
+from kafkaesque.cli.console import read_settings
+from kafkaesque.console.operator_password import (
+    PASSWORD_VARIABLE,
+    password_path,
+    read_password,
+)
 from kafkaesque.testing import Broker
 
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
@@ -34,7 +39,7 @@ def test_a_configured_password_is_used(tmp_path: Path) -> None:
     file.write_text("from a file\n")
     assert read_password(tmp_path, file, {PASSWORD_VARIABLE: "x"}) == "from a file"
     assert read_password(tmp_path, None, {PASSWORD_VARIABLE: "from outside"}) == "from outside"
-    with pytest.raises(click.UsageError):
+    with pytest.raises(ValueError, match=PASSWORD_VARIABLE):
         read_password(tmp_path, None, {PASSWORD_VARIABLE: " "})
 
 

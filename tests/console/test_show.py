@@ -9,9 +9,10 @@ import pytest
 from tests.console.running_console import RunningConsole, write
 from tests.waiting import eventually
 
-from kafkaesque.cli.console import PASSWORD_VARIABLE, password_path
 from kafkaesque.cli.main import run
-from kafkaesque.cli.show import CONSOLE_DEFAULT, CONSOLE_VARIABLE, ConsoleClient
+from kafkaesque.cli.show import CONSOLE_VARIABLE
+from kafkaesque.console.api_client import CONSOLE_DEFAULT, ConsoleClient
+from kafkaesque.console.operator_password import PASSWORD_VARIABLE, password_path
 from kafkaesque.testing import Broker
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.util
 import ipaddress
 import json
 import logging
 import os
-import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,8 +18,8 @@ import click
 from kafkaesque.cli.failures import CannotConnect, CommandFailure, usage
 from kafkaesque.cli.options import client_options, examples
 from kafkaesque.cli.server_settings import read_service_settings
+from kafkaesque.console.operator_password import PASSWORD_VARIABLE, read_password
 from kafkaesque.service.child_process import print_ready
-from kafkaesque.service.process import facts_file, stop_event
 
 if TYPE_CHECKING:
     from kafkaesque.admin.connection import ClusterConnection
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from kafkaesque.console.web.config import ConsoleConfig, ConsoleSettings
 
 DATA_DEFAULT = Path("kafkaesque-data/console")
-PASSWORD_VARIABLE = "KAFKAESQUE_CONSOLE_PASSWORD"  # noqa: S105  a name, not a password
 
 
 @click.command(
@@ -96,12 +93,16 @@ def console(
     if not insecure and not _is_loopback(host):
         raise usage(f"{host} is not a loopback address, and there is no TLS: use a proxy with TLS, "
                     "or add --insecure.")  # fmt: skip
+    try:
+        password = read_password(data, password_file, os.environ)
+    except ValueError as error:
+        raise usage(str(error)) from None
     config = ConsoleConfig(
         bootstrap=connection.bootstrap,
         properties=connection.properties,
         host=host,
         port=port,
-        password=read_password(data, password_file, os.environ),
+        password=password,
         coordination=_text(options["coordination"]),
         metrics=tuple(url for url in str(options["metrics"]).split(",") if url),
         control_file=_path(options["control"]),
@@ -146,48 +147,19 @@ def read_settings(environment: Mapping[str, str], assignments: tuple[str, ...]) 
     )
 
 
-def read_password(data: Path, file: Path | None, environment: Mapping[str, str]) -> str:
-    """The password from the file or the environment, or a random one that is stored in `data`."""
-    if file is not None:
-        text = file.read_text().strip()
-    elif PASSWORD_VARIABLE in environment:
-        text = environment[PASSWORD_VARIABLE].strip()
-    else:
-        path = password_path(data)
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as made:
-                made.write(secrets.token_urlsafe(18) + "\n")
-        text = path.read_text().strip()
-    if not text:
-        raise usage("The operator's password is empty.")
-    return text
-
-
-def password_path(data: Path) -> Path:
-    return data / "operator-password"
-
-
 def _run(config: ConsoleConfig, data: Path, as_json: bool, end_with_stdin: bool) -> None:
     from kafkaesque.client.wire.security import InvalidSecurity
-    from kafkaesque.console.web.app import run_console
+    from kafkaesque.console.process import serve_console
 
-    async def main() -> None:
-        stopping = stop_event(end_with_stdin)
-        with contextlib.ExitStack() as stack:
-
-            def ready(address: str) -> None:
-                facts = {"http": address, "pid": str(os.getpid()),
-                         "password": str(password_path(data))}  # fmt: skip
-                stack.enter_context(facts_file(data / "console.json", facts))
-                _print_ready(facts, as_json)
-
-            await run_console(config, stopping, ready)
+    def on_ready(facts: Mapping[str, str]) -> None:
+        _print_ready(facts, as_json)
 
     try:
-        asyncio.run(main())
+        asyncio.run(serve_console(config, data, on_ready, end_with_stdin=end_with_stdin))
     except InvalidSecurity as error:
-        raise CommandFailure(str(error)) from None
+        raise CommandFailure(
+            str(error), "correct the properties of -X or --client-config"
+        ) from None
     except OSError as error:
         raise CannotConnect(
             f"cannot listen on {config.host}:{config.port}: {error.strerror or error}",

@@ -6,68 +6,27 @@ Reads a console's JSON API. Everything else that the console shows has its own c
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import http.client
-import json
-import os
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlencode
 
 import click
 
-from kafkaesque.cli.console import PASSWORD_VARIABLE, password_path
 from kafkaesque.cli.failures import CannotConnect, CommandFailure
 from kafkaesque.cli.options import data_option, examples, json_option
 from kafkaesque.cli.render import Column, Screen, iso_time
-from kafkaesque.service.process import read_facts
+from kafkaesque.console.api_client import (
+    CONSOLE_DEFAULT,
+    ConsoleClient,
+    ConsoleRefused,
+    ConsoleUnavailable,
+)
+from kafkaesque.console.operator_password import PASSWORD_VARIABLE
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 CONSOLE_VARIABLE = "KAFKAESQUE_CONSOLE"
-CONSOLE_DEFAULT = "http://127.0.0.1:8080"
-TIMEOUT_S = 10
-
-
-class ConsoleClient:
-    """The API of one console, found by its URL or by the data directory of the `up` that runs it."""
-
-    def __init__(self, url: str | None, data: Path) -> None:
-        home = data / "console"
-        address = read_facts(home / "console.json").get("http")
-        self.url = (url or (f"http://{address}" if address else CONSOLE_DEFAULT)).rstrip("/")
-        # The password is for the console of --data only, not for any other URL.
-        self._password_file = None if url else password_path(home)
-
-    def get(self, path: str, **query: str) -> Any:
-        if not self.url.startswith(("http://", "https://")):
-            raise CommandFailure(f"'{self.url}' is not an http URL")
-        request = urllib.request.Request(  # noqa: S310 - http, checked above
-            f"{self.url}{path}?{urlencode(query)}", headers=self.headers()
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
-                return json.load(answer)
-        except urllib.error.HTTPError as error:
-            with error:
-                raise CommandFailure(f"{self.url}{path}: {error.code} {error.reason}") from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise CannotConnect(
-                f"no console answered at {self.url}: {error}",
-                "`kafkaesque up` and `kafkaesque console` start one; --console URL selects another",
-            ) from None
-
-    def headers(self) -> dict[str, str]:
-        """A private console requires the operator's password for reading too."""
-        password = os.environ.get(PASSWORD_VARIABLE, "")
-        if not password and self._password_file is not None:
-            with contextlib.suppress(OSError):
-                password = self._password_file.read_text().strip()
-        return {"Authorization": f"Bearer {password}"} if password else {}
 
 
 def console_options(function: F) -> F:
@@ -79,7 +38,22 @@ def console_options(function: F) -> F:
     @json_option
     @functools.wraps(function)
     def wrapper(url: str | None, data: Path, **options: Any) -> Any:
-        return function(api=ConsoleClient(url, data), **options)
+        try:
+            api = ConsoleClient(url, data)
+        except ValueError as error:
+            raise CommandFailure(str(error), "write http://HOST:PORT") from None
+        try:
+            return function(api=api, **options)
+        except ConsoleRefused as error:
+            raise CommandFailure(
+                str(error),
+                f"a private console needs its operator's password in {PASSWORD_VARIABLE}",
+            ) from None
+        except ConsoleUnavailable as error:
+            raise CannotConnect(
+                str(error),
+                "`kafkaesque up` and `kafkaesque console` start one; --console URL selects another",
+            ) from None
 
     return wrapper  # type: ignore[return-value]
 
