@@ -1,4 +1,4 @@
-"""What is promised of every command, checked over the whole tree of them."""
+"""Promises of every command, checked over the whole tree."""
 
 from __future__ import annotations
 
@@ -47,3 +47,13 @@ def test_command_has_help_with_examples_and_json(context: click.Context) -> None
     assert f"kafkaesque {path(context)}" in examples, "no example of the command itself"
     options = {option for parameter in command.params for option in parameter.opts}
     assert ("--json" in options) is (path(context) not in WITHOUT_JSON)
+
+
+@pytest.mark.parametrize("context", LEAVES, ids=path)
+def test_every_option_is_documented(context: click.Context) -> None:
+    undocumented = [
+        option.opts[-1]
+        for option in context.command.params
+        if isinstance(option, click.Option) and not option.hidden and not option.help
+    ]
+    assert undocumented == []

@@ -52,9 +52,12 @@ def _peer_names(_ctx: click.Context, _param: click.Parameter, text: str | None) 
 @click.argument("name", type=click.Choice(["list", "all", *CATALOG]), metavar="NAME")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 @click.option("--peers", callback=_peer_names, help="Comma-separated peers from `bench list`.")
-@click.option("--rounds", default=ROUNDS_DEFAULT, show_default=True, type=click.IntRange(1, 100))
+@click.option("--rounds", default=ROUNDS_DEFAULT, show_default=True, type=click.IntRange(1, 100),
+              help="Rounds; the peers alternate in each.")  # fmt: skip
 @click.option("--quick", is_flag=True, help="Small runs of less than a minute.")
-@click.option("--loop", default="uvloop", show_default=True, help="Event loop of the floor.")
+@click.option(
+    "--loop", default="uvloop", show_default=True, help="Event loop of the minimal server `floor`."
+)
 @click.option(
     "--size-mib",
     type=click.IntRange(1),
@@ -81,7 +84,10 @@ def bench(
     data: Path | None,
     save: Path | None,
 ) -> None:
-    """Benchmark a broker against others in alternating rounds. NAME is a benchmark, all, or list."""
+    """Benchmark our broker against others, in alternating rounds.
+
+    NAME is a benchmark of `bench list`, all, or list.
+    """
     if name == "list":
         _list(as_json)
         return
@@ -117,7 +123,9 @@ def bench(
     if as_json:
         click.echo(json.dumps(answers if name == "all" else answers.get(name)))
     if failures:
-        raise CommandFailure("; ".join(failures))
+        raise CommandFailure(
+            "; ".join(failures), "`kafkaesque bench list` says what each peer needs"
+        )
 
 
 def _run(name: str, options: RunOptions) -> Report:

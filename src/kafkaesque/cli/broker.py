@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from kafkaesque.broker.storage.directory import DataDirectoryInvalid
+from kafkaesque.cli.options import log_level_option
 from kafkaesque.cli.server_settings import read_broker_settings
 from kafkaesque.model.errors import DataDirectoryInUse, InvalidConfig, KafkaError
 from kafkaesque.model.settings import BrokerConfig, broker_config
@@ -53,7 +54,7 @@ Examples:
 @click.option(
     "--join",
     metavar="HOST:PORT,...",
-    help="Some brokers of the cluster to join. Without it, starts a new cluster.",
+    help="Brokers of the cluster to join, one or more. Without it, starts a new cluster.",
 )
 @click.option("--rack", help="Rack of this broker; replicas are spread over racks.")
 @click.option(
@@ -74,7 +75,7 @@ Examples:
 @click.option(
     "--advertise",
     metavar="HOST:PORT",
-    help="Address for clients, if it differs from --listen.",
+    help="Address that clients connect to, if it differs from --listen.",
 )
 @click.option(
     "--config",
@@ -100,12 +101,7 @@ Examples:
     show_default=True,
     help="Format of the log on standard error.",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-)
+@log_level_option("info")
 @click.option(
     "--end-with-stdin",
     is_flag=True,

@@ -76,7 +76,9 @@ def quorum(connection: ClusterConnection, screen: Screen) -> None:
 @click.argument("targets", metavar="[TOPIC[:PARTITION]...]", nargs=-1)
 @click.option("--all", "is_all", is_flag=True, help="All partitions of all topics.")
 @click.option(
-    "--unclean", is_flag=True, help="Allow replicas that are not in sync: may lose records."
+    "--unclean",
+    is_flag=True,
+    help="Also elect replicas that are not in sync, which may lose records.",
 )
 @client_options()
 def elect(
@@ -133,7 +135,7 @@ def reassign(
 ) -> None:
     """Move partitions to other brokers. The first broker is the preferred leader.
 
-    Returns when the cluster has started; `reassignments` lists those in progress.
+    Returns when the moves have begun; `reassignments` lists those in progress.
     """
     if not targets and not cancelled:
         raise usage("List what to move, as in orders:0=1,2,3.")
@@ -179,7 +181,7 @@ def reassignments(connection: ClusterConnection, screen: Screen) -> None:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @client_options()
 def unregister(broker_id: int, yes: bool, connection: ClusterConnection, screen: Screen) -> None:
-    """Remove a broker that will not return from the cluster."""
+    """Remove a broker from the cluster for good."""
     confirm(yes, f"Unregister broker {broker_id}? The cluster loses its replicas.")
     admin.unregister_broker(connection.cluster, broker_id)
     screen.document(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kafkaesque.cli.failures import CannotConnect, CommandFailure, usage
-from kafkaesque.cli.options import client_options, examples, json_option
+from kafkaesque.cli.options import client_options, examples, json_option, log_level_option
 from kafkaesque.cli.server_settings import read_service_settings, show_settings
 from kafkaesque.cli.service_process import host_port, run_service
 from kafkaesque.service.child_process import print_ready
@@ -52,7 +52,7 @@ def edge_options(function: F) -> F:
         token, register = options.pop("token"), options.pop("register")
         if token is None:
             if not name:
-                raise usage("An account is required: --name NAME, or --token.")
+                raise usage("An account is required: use --name NAME, or --token.")
             if not password:
                 password = click.prompt("Password", hide_input=True, err=True)
         credentials = Credentials(token, name, password, register)
@@ -91,8 +91,7 @@ def chat() -> None:
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE",
               help="Any setting of `chat settings`; may be repeated.")  # fmt: skip
 @click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]),
-              default="warning", show_default=True)  # fmt: skip
+@log_level_option()
 @client_options()
 def backend(connection: ClusterConnection, screen: Screen, **options: Any) -> None:
     """Serve chat until Ctrl-C or SIGTERM. Several back ends share the accounts.
@@ -117,9 +116,13 @@ def backend(connection: ClusterConnection, screen: Screen, **options: Any) -> No
     try:
         summary = run_service(serve_backend(wanted))
     except PartitionCountMismatch as error:
-        raise CommandFailure(str(error)) from None
+        raise CommandFailure(
+            str(error), "`kafkaesque topic alter TOPIC --partitions N` adds partitions"
+        ) from None
     except EntryUnreadable as error:
-        raise CommandFailure(f"the journal was written by a later build: {error}") from None
+        raise CommandFailure(
+            f"the journal was written by a later build: {error}", "run that build or a later one"
+        ) from None
     text = (
         f"stopped after {summary['messages']} messages, {summary['commands']} commands, "
         f"{summary['repeats']} repeats dropped"
@@ -167,7 +170,7 @@ def client(
 @click.argument("to")
 @click.argument("text")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=30.0,
-              show_default=True, metavar="SECONDS")  # fmt: skip
+              show_default=True, metavar="SECONDS", help="How long to wait for the result.")  # fmt: skip
 @json_option
 def send(
     screen: Screen,
@@ -191,7 +194,7 @@ def send(
 @edge_options
 @click.argument("pattern", default="*")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=30.0,
-              show_default=True, metavar="SECONDS")  # fmt: skip
+              show_default=True, metavar="SECONDS", help="How long to wait for the result.")  # fmt: skip
 @json_option
 def list_accounts(
     screen: Screen,
@@ -237,7 +240,8 @@ def _within(timeout_s: float, work: Coroutine[Any, Any, T]) -> T:
 @click.option("-g", "--gateway", "gateways", multiple=True, envvar="KAFKAESQUE_GATEWAY",
               metavar="ADDRESS", default=(GATEWAY_DEFAULT,), show_default=True,
               help="HOST:PORT, ws:// or wss://, as browsers reach it; may be repeated.")  # fmt: skip
-@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:8090", show_default=True)
+@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:8090", show_default=True,
+              help="Address of the page; port 0 picks a free one.")  # fmt: skip
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path),
               default=Path("kafkaesque-data") / "chat-web", show_default=True,
               help="Directory of web.json.")  # fmt: skip

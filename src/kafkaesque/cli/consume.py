@@ -51,14 +51,14 @@ def _read_spec(_ctx: click.Context, _param: click.Parameter, text: str | None) -
     "start",
     callback=_read_spec,
     metavar="WHERE",
-    help=f"{FORMS}. [default: beginning; with --group: the committed offsets]",
+    help=f"Where to start: {FORMS}.  [default: beginning; with --group: the committed offsets]",
 )
 @click.option(
     "--to",
     "stop",
     callback=_read_spec,
     metavar="WHERE",
-    help="Stop before this position. [default: the current end]",
+    help="Stop before this position.  [default: the current end]",
 )
 @click.option("-f", "--follow", is_flag=True, help="Wait for new records at the end.")
 @click.option(
@@ -87,13 +87,27 @@ def _read_spec(_ctx: click.Context, _param: click.Parameter, text: str | None) -
 )
 @click.option("--key", "with_key", is_flag=True, help="Print the key before the value.")
 @click.option("--headers", "with_headers", is_flag=True, help="Print the headers before the key.")
-@click.option("-K", "--key-separator", default="\\t", show_default=True, metavar="TEXT")
-@click.option("-D", "--delimiter", default="\\n", show_default=True, metavar="TEXT")
+@click.option(
+    "-K",
+    "--key-separator",
+    default="\\t",
+    show_default=True,
+    metavar="TEXT",
+    help="Text between headers, key and value.",
+)
+@click.option(
+    "-D",
+    "--delimiter",
+    default="\\n",
+    show_default=True,
+    metavar="TEXT",
+    help="Text after each record.",
+)
 @click.option(
     "--format",
     "template",
     metavar="TEMPLATE",
-    help="%t topic, %p partition, %o offset, %k key, %s value, %h headers, %T time in ms, "
+    help="Print each record in this format: %t topic, %p partition, %o offset, %k key, %s value, %h headers, %T time in ms, "
     "%d ISO time, %K %S sizes; \\n \\t \\xHH.",
 )
 @click.option("-Z", "--null-value", default="", metavar="TEXT", help="Text to print for null.")

@@ -68,7 +68,7 @@ def server_options(function: F) -> F:
         default=SERVER_DEFAULT,
         show_default=True,
         show_envvar=True,
-        help="Address of our coordination service or any ZooKeeper; an appended path is the root.",
+        help="Address of the coordination service or a ZooKeeper; with /PATH at its end, PATH is the root.",
     )
     @click.option(
         "--timeout",
@@ -153,7 +153,9 @@ def get(path: str, with_stat: bool, client: KazooClient, screen: Screen) -> None
 )
 @path_argument
 @click.argument("data")
-@click.option("--version", type=int, default=-1, help="Only if the node has this version.")
+@click.option(
+    "--version", type=int, default=-1, help="Fail unless the node has this version.  [default: any]"
+)
 @server_options
 def set_data(path: str, data: str, version: int, client: KazooClient, screen: Screen) -> None:
     """Replace a node's data."""
@@ -178,7 +180,7 @@ def set_data(path: str, data: str, version: int, client: KazooClient, screen: Sc
 def create(
     path: str, data: str, sequential: bool, parents: bool, client: KazooClient, screen: Screen
 ) -> None:
-    """Create a persistent node. (`elect` creates ephemeral nodes.)"""
+    """Create a persistent node."""
     made = client.create(path, data.encode(), sequence=sequential, makepath=parents)
     screen.document({"path": made}, lambda: screen.line(f"{made}: created"))
 
@@ -188,7 +190,9 @@ def create(
 )
 @path_argument
 @click.option("-R", "--recursive", is_flag=True, help="Also delete all descendants.")
-@click.option("--version", type=int, default=-1, help="Only if the node has this version.")
+@click.option(
+    "--version", type=int, default=-1, help="Fail unless the node has this version.  [default: any]"
+)
 @server_options
 def rm(path: str, recursive: bool, version: int, client: KazooClient, screen: Screen) -> None:
     """Delete a node."""
@@ -274,12 +278,12 @@ def sessions(client: KazooClient, screen: Screen) -> None:
 @click.option(
     "--name", default=socket.gethostname, help="Name of this candidate, stored as the node's data."
 )
-@click.option("--once", is_flag=True, help="Exit after the first report of who is master.")
+@click.option("--once", is_flag=True, help="Exit after the first result.")
 @server_options
 def elect(path: str, name: str, once: bool, client: KazooClient, screen: Screen) -> None:
-    """Take part in a leader election at PATH until Ctrl-C: one candidate is master, the others wait.
+    """Be a candidate in the leader election at PATH until Ctrl-C.
 
-    The master owns the ephemeral node PATH and stores its name as the data. When its session ends, the
+    One candidate is master, the others wait. The master owns the ephemeral node PATH and stores its name as the data. When its session ends, the
     node is deleted, and the first process to create it again is the next master.
     """
     candidate = ElectionCandidate(client, path, name)

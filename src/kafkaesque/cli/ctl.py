@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kafkaesque.cli.failures import CannotConnect, CommandFailure
-from kafkaesque.cli.options import data_option, examples, json_option
+from kafkaesque.cli.options import examples, json_option, running_data_option
 from kafkaesque.cli.render import Screen
 from kafkaesque.up.control_client import Refused, act
 
@@ -34,7 +34,7 @@ def ctl() -> None:
 def _command(action: str, text: str, example: str) -> click.Command:
     @click.command(action, help=text, epilog=examples(f"kafkaesque ctl {action} {example}"))
     @click.argument("name", metavar="PROCESS")
-    @data_option
+    @running_data_option
     @json_option
     def run(name: str, data: Path, screen: Screen) -> None:
         _act(data, name, action)
@@ -48,7 +48,7 @@ def _act(data: Path, name: str, action: str) -> None:
     try:
         act(data, name, action)
     except Refused as error:
-        raise CommandFailure(str(error)) from None
+        raise CommandFailure(str(error), "`kafkaesque status` lists the processes") from None
     except (OSError, ValueError, KeyError):
         raise CannotConnect(
             f"no `kafkaesque up` runs with {data}", f"start it: `kafkaesque up --data {data}`"

@@ -31,18 +31,23 @@ MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "re
     help="Also check this data directory and its disk.",
 )
 @click.option(
-    "--timeout", type=click.FloatRange(min=0.1), default=3.0, show_default=True, metavar="SECONDS"
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    default=3.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for each broker.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also list the API versions of the broker.")
 @json_option
 def doctor(
     bootstrap_server: str, data: Path | None, timeout: float, verbose: bool, screen: Screen
 ) -> int:
-    """Check a Kafka and this machine, and show how to fix what is wrong.
+    """Check a cluster and this machine, and show how to fix what is wrong.
 
     Checks addresses, listeners, API versions, advertised listeners, package versions, file limits, the
     clock, default ports and, with --data, the disk. Exits with 1 if a check fails. Connects in plaintext;
-    a TLS listener is recognised as one.
+    it recognizes a TLS listener, but cannot examine it.
     """
     try:
         addresses = parse_bootstrap(bootstrap_server)

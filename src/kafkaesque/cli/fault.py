@@ -85,7 +85,13 @@ def _facts(name: str) -> dict[str, str | int | None]:
     type=click.IntRange(min=1),
     help="Messages to copy (transactions-copy) or requests to delay (transactions-delayed).",
 )
-@click.option("--records-per-s", default=1000, show_default=True, type=click.IntRange(1, 100_000))
+@click.option(
+    "--records-per-s",
+    default=1000,
+    show_default=True,
+    type=click.IntRange(1, 100_000),
+    help="Load during the faults.",
+)
 @click.option("--seed", default=1, show_default=True, help="Seed of the faults and their times.")
 @click.option(
     "--repeat",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaesque.cli.failures import CommandFailure, usage
-from kafkaesque.cli.options import client_options, examples
+from kafkaesque.cli.options import client_options, examples, log_level_option
 from kafkaesque.cli.server_settings import read_service_settings, show_settings
 from kafkaesque.model.errors import InvalidConfig
 
@@ -35,8 +35,8 @@ NEEDED = ("websockets", "jwt", "argon2", "kazoo", "aiohttp")
     )
 )
 @click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:7000", show_default=True,
-              help="Address for clients, for both framed TCP and WebSocket.")  # fmt: skip
-@click.option("--name", help="Name among the gateways.  [default: gw-HOST-PORT]")
+              help="Address for clients: framed TCP and WebSocket on one port.")  # fmt: skip
+@click.option("--name", help="Unique name of this gateway.  [default: gw-HOST-PORT]")
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path), default=DATA_DEFAULT,
               show_default=True, help="Directory of gateway.json, the key and the hand-over socket.")  # fmt: skip
 @click.option("--http-listen", metavar="HOST:PORT", default="127.0.0.1:0", show_default=True,
@@ -47,11 +47,10 @@ NEEDED = ("websockets", "jwt", "argon2", "kazoo", "aiohttp")
               help="Any setting of --settings; may be repeated.")  # fmt: skip
 @click.option("--settings", is_flag=True, help="List the settings and exit.")
 @click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]),
-              default="warning", show_default=True)  # fmt: skip
+@log_level_option()
 @client_options()
 def gateway(connection: ClusterConnection, screen: Screen, **options: Any) -> None:
-    """Connect clients with the log until Ctrl-C or SIGTERM.
+    """Connect TCP and WebSocket clients to the log until Ctrl-C or SIGTERM.
 
     Prints one line `ready ...` when clients can connect. SIGTERM moves them to other gateways, a few
     at a time; --take-over keeps them. See docs/GATEWAY.md for the protocol and the guarantees.
@@ -88,8 +87,12 @@ def _run(
     )
     try:
         summary = run_service(serve_gateway(wanted))
-    except (HandoverFailed, GatewayFailed) as error:
-        raise CommandFailure(str(error)) from None
+    except HandoverFailed as error:
+        raise CommandFailure(
+            str(error), "check that a gateway runs with this --data, or start without --take-over"
+        ) from None
+    except GatewayFailed as error:
+        raise CommandFailure(str(error), "`kafkaesque doctor` checks the cluster") from None
     except InvalidConfig as error:
         raise usage(str(error)) from None
     if screen.as_json:

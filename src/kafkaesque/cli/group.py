@@ -93,9 +93,14 @@ def describe(names: tuple[str, ...], connection: ClusterConnection, screen: Scre
     shell_complete=complete_topics,
     help="Topic or partitions to reset; may be repeated.",
 )
-@click.option("--all-topics", is_flag=True, help="All partitions with a committed offset.")
 @click.option(
-    "--to", "place", metavar="WHERE", help="earliest, latest, an offset, an ISO time, @EPOCH_MS."
+    "--all-topics", is_flag=True, help="Reset all partitions that have a committed offset."
+)
+@click.option(
+    "--to",
+    "place",
+    metavar="WHERE",
+    help="Where to move: earliest, latest, an offset, an ISO time, or @EPOCH_MS.",
 )
 @click.option(
     "--shift", type=int, metavar="N", help="Move forward by N records; a negative N moves back."
@@ -112,7 +117,7 @@ def reset(
     connection: ClusterConnection,
     screen: Screen,
 ) -> None:
-    """Move the committed offsets of a group that has no members.
+    """Reset the committed offsets of a group that has no members.
 
     Changes nothing without --execute. New offsets are limited to the range of each partition.
     """

@@ -38,14 +38,16 @@ COMMANDS: dict[str, Lazy] = {
     "ctl": Lazy("Run", "kafkaesque.cli.ctl", "Kill, pause or restart a process of `up`."),
     "broker": Lazy("Run", "kafkaesque.cli.broker", "Run one broker."),
     "cluster": Lazy("Run", "kafkaesque.cli.cluster", "Run several brokers on this machine."),
-    "source": Lazy("Run", "kafkaesque.cli.source", "Follow hashtags into a topic."),
-    "gateway": Lazy("Run", "kafkaesque.cli.gateway", "Run a gateway for client connections."),
-    "pipeline": Lazy("Run", "kafkaesque.cli.pipeline", "Run Spark jobs on the posts in the log."),
-    "chat": Lazy("Run", "kafkaesque.cli.chat", "Run chat back ends, and chat in the terminal."),
+    "source": Lazy("Run", "kafkaesque.cli.source", "Copy posts of social networks into a topic."),
+    "gateway": Lazy(
+        "Run", "kafkaesque.cli.gateway", "Run a gateway for TCP and WebSocket clients."
+    ),
+    "pipeline": Lazy("Run", "kafkaesque.cli.pipeline", "Run Spark queries over topics."),
+    "chat": Lazy("Run", "kafkaesque.cli.chat", "Run chat back ends; chat in the terminal."),
     "tasks": Lazy(
         "Run", "kafkaesque.cli.tasks", "Run tasks and timers from the log; manage dead letters."
     ),
-    "console": Lazy("Run", "kafkaesque.cli.console", "Show a cluster in the browser."),
+    "console": Lazy("Run", "kafkaesque.cli.console", "Run the web console of a cluster."),
     "topic": Lazy(
         "Operate", "kafkaesque.cli.topic", "Create, list, describe, alter and delete topics."
     ),
@@ -69,20 +71,20 @@ COMMANDS: dict[str, Lazy] = {
     ),
     "coord": Lazy("Operate", "kafkaesque.cli.coord", "Read and change the coordination tree."),
     "top": Lazy("Explain", "kafkaesque.cli.top", "Watch a cluster in the terminal."),
-    "show": Lazy("Explain", "kafkaesque.cli.show", "Show trends, gateways and the event log."),
+    "show": Lazy(
+        "Explain", "kafkaesque.cli.show", "Show trends, gateways and events of the console."
+    ),
     "doctor": Lazy(
         "Explain", "kafkaesque.cli.doctor", "Check for common problems and show the fix."
     ),
     "compat": Lazy(
         "Explain", "kafkaesque.cli.compat", "Check whether a cluster can move to another Kafka."
     ),
-    "bench": Lazy("Explain", "kafkaesque.cli.bench", "Benchmark a broker against others."),
+    "bench": Lazy("Explain", "kafkaesque.cli.bench", "Benchmark our broker against others."),
     "fault": Lazy(
         "Explain", "kafkaesque.cli.fault", "Inject faults under load and check the guarantees."
     ),
-    "sim": Lazy(
-        "Explain", "kafkaesque.cli.sim", "Inject faults into a simulated cluster, from a seed."
-    ),
+    "sim": Lazy("Explain", "kafkaesque.cli.sim", "Simulate clusters under faults, from seeds."),
     "completion": Lazy("Explain", "kafkaesque.cli.completion", "Print a shell completion script."),
 }
 
@@ -100,7 +102,7 @@ Every command has examples: kafkaesque COMMAND --help
 
 
 class LazyGroup(click.Group):
-    """Resolves a command by importing its module; missing modules are not listed."""
+    """Imports the module of a command when it runs; commands without a module are not listed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name, lazy in COMMANDS.items() if importlib.util.find_spec(lazy.module)]
@@ -193,9 +195,10 @@ def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) ->
     help="Print the version and exit.",
 )
 def cli() -> None:
-    """A Kafka in one pip install: run it, operate it, understand it.
+    """A Kafka-compatible event log, with services around it, in one pip install.
 
-    The commands under Operate work with any Kafka, including Apache Kafka.
+    `kafkaesque up` starts everything on this machine. The commands under Operate work with any Kafka,
+    including Apache Kafka.
     """
 
 

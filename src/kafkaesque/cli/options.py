@@ -96,7 +96,7 @@ def address_option(function: F) -> F:
         default=BOOTSTRAP_DEFAULT,
         show_default=True,
         show_envvar=True,
-        help="Address of the Kafka.",
+        help="Address of a broker; more addresses for when it is down.",
     )(function)
 
 
@@ -124,19 +124,19 @@ def client_options(timeout_s: float = 10.0) -> Callable[[F], F]:
             default=timeout_s,
             show_default=True,
             metavar="SECONDS",
-            help="How long to wait for an answer.",
+            help="How long to wait for the cluster to answer.",
         )
         @click.option(
             "-X",
             "client_properties",
             multiple=True,
             metavar="NAME=VALUE",
-            help="Any property of librdkafka: security.protocol=SSL, sasl.username=...",
+            help="Any librdkafka property, such as security.protocol=SSL; may be repeated.",
         )
         @click.option(
             "--client-config",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="File of client properties.",
+            help="File of client properties (TLS, SASL), as for Kafka's own tools.",
         )
         @address_option
         @click.pass_context
@@ -174,6 +174,25 @@ data_option = click.option(
     show_default=True,
     help="Directory of all data and logs; reused by the next run.",
 )
+running_data_option = click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("kafkaesque-data"),
+    show_default=True,
+    help="Data directory of the running `kafkaesque up`.",
+)
+
+
+def log_level_option(default: str = "warning") -> Callable[[F], F]:
+    return click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default=default,
+        show_default=True,
+        help="Lowest level that is logged, on standard error.",
+    )
+
+
 port_option = click.option(
     "--port",
     type=click.IntRange(0, 65535),

@@ -41,20 +41,22 @@ data_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=DATA_DEFAULT,
     show_default=True,
-    help="Tables, checkpoints and status of the pipeline.",
+    help="Directory of tables, checkpoints and status.",
 )
 
 
 def spark_options(function: F) -> F:
     """Options for the Spark session and the engine that reads Kafka."""
     for option in (
-        click.option("--driver-memory", default="1g", show_default=True),
+        click.option(
+            "--driver-memory", default="1g", show_default=True, help="Memory of Spark's driver."
+        ),
         click.option(
             "--engine",
             type=click.Choice(["auto", "python", "jvm"]),
             default="auto",
             show_default=True,
-            help="Our own source, or Spark's Kafka connector.",
+            help="How Spark reads Kafka: python is our own source, jvm is Spark's connector.",
         ),
         click.option(
             "--master",
@@ -216,7 +218,7 @@ def _setting_rows() -> list[dict[str, Any]]:
 def run(
     names: tuple[str, ...], connection: ClusterConnection, screen: Screen, **options: Any
 ) -> int:
-    """Run queries until Ctrl-C or `pipeline stop`; with --once, until they have read all records.
+    """Run queries until Ctrl-C or `pipeline stop`.
 
     NAME is a query, a set of queries or a report of `pipeline list`. Prints one line `ready ...` when
     all queries run. Creates missing topics that a service of the platform declares.
@@ -268,10 +270,18 @@ def range_options(function: F) -> F:
     """Options for the range of the log and the destination of the result."""
     for option in (
         click.option("--swap", is_flag=True, help="Replace the table's rows with the result."),
-        click.option("--to-offsets", help='JSON, such as {"topic": {"0": 123}}.'),
-        click.option("--from-offsets", help='JSON, such as {"topic": {"0": 123}}.'),
-        click.option("--to", "to_time", help="ISO time (UTC unless it has a zone), exclusive."),
-        click.option("--from", "from_time", help="ISO time (UTC unless it has a zone)."),
+        click.option(
+            "--to-offsets", help='Offsets to stop before, as JSON: {"topic": {"0": 123}}.'
+        ),
+        click.option("--from-offsets", help='First offsets, as JSON: {"topic": {"0": 123}}.'),
+        click.option(
+            "--to", "to_time", help="Time to stop before, as ISO time (UTC unless it has a zone)."
+        ),
+        click.option(
+            "--from",
+            "from_time",
+            help="Time to start from, as ISO time (UTC unless it has a zone).",
+        ),
     ):
         function = option(function)
     return function
@@ -336,12 +346,18 @@ def backfill(name: str, connection: ClusterConnection, screen: Screen, **options
 @data_option
 @spark_options
 @range_options
-@click.option("--rows-max", type=click.IntRange(min=1), default=100_000, show_default=True)
+@click.option(
+    "--rows-max",
+    type=click.IntRange(min=1),
+    default=100_000,
+    show_default=True,
+    help="Maximum number of records in a batch.",
+)
 @client_options()
 def replay(
     name: str, rows_max: int, connection: ClusterConnection, screen: Screen, **options: Any
 ) -> None:
-    """Run a range of the log through the streaming query again, in batches, into side tables."""
+    """Run a range of the log through a streaming query again, into side tables."""
     from kafkaesque.pipeline.operate import backfill as work
     from kafkaesque.pipeline.operate.queries import find_query
 
@@ -434,7 +450,8 @@ def status(data: Path, lag: bool, connection: ClusterConnection, screen: Screen)
 )
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @data_option
-@click.option("--timeout", "timeout_s", default=STOP_TIMEOUT_S, show_default=True)
+@click.option("--timeout", "timeout_s", default=STOP_TIMEOUT_S, show_default=True, metavar="SECONDS",
+              help="How long to wait until they have stopped.")  # fmt: skip
 @json_option
 def stop(names: tuple[str, ...], data: Path, timeout_s: float, screen: Screen) -> None:
     """Stop queries between two batches, and wait until they have stopped."""
@@ -455,7 +472,7 @@ def stop(names: tuple[str, ...], data: Path, timeout_s: float, screen: Screen) -
     )
 )
 @click.option("--fetch", is_flag=True, help="Download missing jars and verify their checksums.")
-@click.option("--repo", help="Maven repository. [default: Maven Central]")
+@click.option("--repo", help="Maven repository.  [default: Maven Central]")
 @json_option
 def jars(fetch: bool, repo: str | None, screen: Screen) -> None:
     """Show or download the jars of Spark's Kafka connector."""

@@ -46,7 +46,9 @@ def _read_time(_ctx: click.Context, _param: click.Parameter, text: str | None) -
             raise ValueError(text)
         return number
     except ValueError:
-        raise click.BadParameter(f"'{text}' is neither milliseconds nor an ISO time.") from None
+        raise click.BadParameter(
+            f"'{text}' is neither milliseconds nor an ISO time, such as 2026-01-31T08:00:00Z."
+        ) from None
 
 
 @click.command(
@@ -87,10 +89,17 @@ def _read_time(_ctx: click.Context, _param: click.Parameter, text: str | None) -
     help="Header of every record; may be repeated.",
 )
 @click.option(
-    "-p", "--partition", type=click.IntRange(0, INT32_MAX), metavar="N", help="[default: by key]"
+    "-p",
+    "--partition",
+    type=click.IntRange(0, INT32_MAX),
+    metavar="N",
+    help="Partition of every record.  [default: by key]",
 )
 @click.option(
-    "--timestamp", callback=_read_time, metavar="TIME", help="ISO time or ms. [default: now]"
+    "--timestamp",
+    callback=_read_time,
+    metavar="TIME",
+    help="Timestamp of every record: ISO time or ms.  [default: now]",
 )
 @click.option(
     "-z",
@@ -98,12 +107,19 @@ def _read_time(_ctx: click.Context, _param: click.Parameter, text: str | None) -
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     default="none",
     show_default=True,
+    help="Compression of batches.",
 )
-@click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
+@click.option(
+    "--acks",
+    type=click.Choice(["0", "1", "all"]),
+    default="all",
+    show_default=True,
+    help="Replicas that must have a record: none, the leader, or all in sync.",
+)
 @click.option(
     "--idempotent/--no-idempotent",
     default=None,
-    help="Retries make no duplicates. [default: on with acks=all]",
+    help="Retries make no duplicates.  [default: on with acks=all]",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no summary.")
 @client_options(timeout_s=30.0)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from kafkaesque.cli.failures import CannotConnect, CommandFailure
-from kafkaesque.cli.options import data_option, examples, json_option
+from kafkaesque.cli.options import examples, json_option, running_data_option
 from kafkaesque.cli.render import Column, Screen, iso_time
 from kafkaesque.console.api_client import (
     CONSOLE_DEFAULT,
@@ -34,7 +34,7 @@ def console_options(function: F) -> F:
 
     @click.option("--console", "url", metavar="URL", envvar=CONSOLE_VARIABLE, show_envvar=True,
                   help=f"URL of the console.  [default: from --data, or {CONSOLE_DEFAULT}]")  # fmt: skip
-    @data_option
+    @running_data_option
     @json_option
     @functools.wraps(function)
     def wrapper(url: str | None, data: Path, **options: Any) -> Any:
@@ -75,7 +75,8 @@ def show() -> None:
         "kafkaesque show trends --json | jq -r '.tags[].hashtag'",
     )
 )
-@click.option("--rows", type=click.IntRange(1, 20), default=10, show_default=True)
+@click.option("--rows", type=click.IntRange(1, 20), default=10, show_default=True,
+              help="Maximum number of hashtags.")  # fmt: skip
 @console_options
 def trends(api: ConsoleClient, screen: Screen, rows: int) -> None:
     """Show trending hashtags: those with the most posts in the latest window."""
@@ -107,7 +108,7 @@ def gateways(api: ConsoleClient, screen: Screen) -> None:
                        for name, value in found["figures"].items() if value is not None])  # fmt: skip
         screen.line()
         rows = [{"id": row["id"], "facts": _facts(row["facts"])} for row in found["registered"]]
-        columns = [Column("id", "gateway"), Column("facts", "says", style="dim")]
+        columns = [Column("id", "gateway"), Column("facts", "facts", style="dim")]
         screen.table(columns, rows, found["coordination_error"] or "no gateway is registered")
 
     screen.document(found, draw)
@@ -128,9 +129,10 @@ def _facts(facts: dict[str, Any]) -> str:
         "kafkaesque show events --json | jq -r '.events[].text'",
     )
 )
-@click.option("--kind", default="", help="One kind: election, broker, replicas, topic, config, "
+@click.option("--kind", default="", help="Show only one kind: election, broker, replicas, topic, config, "
               "group, lag, operator, fault.")  # fmt: skip
-@click.option("--rows", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option("--rows", type=click.IntRange(1, 500), default=50, show_default=True,
+              help="Maximum number of events.")  # fmt: skip
 @console_options
 def events(api: ConsoleClient, screen: Screen, kind: str, rows: int) -> None:
     """Show the event log, oldest first: elections, joins, changes, operators' actions."""

@@ -30,11 +30,26 @@ BUGS = {bug.name: bug for bug in PLANTED}
         "kafkaesque sim --planted --bug journal_is_not_synced",
     )
 )
-@click.option("--seeds", "seed_count", default=200, show_default=True, type=click.IntRange(min=1))
-@click.option("--first-seed", default=0, show_default=True, type=click.IntRange(min=0))
+@click.option(
+    "--seeds",
+    "seed_count",
+    default=200,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Number of seeds.",
+)
+@click.option(
+    "--first-seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="First of --seeds.",
+)
 @click.option("--seed", "one_seed", type=click.IntRange(min=0), help="Run only this seed.")
 @click.option("--trace", "with_trace", is_flag=True, help="With --seed: print the trace.")
-@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1, 64))
+@click.option(
+    "--jobs", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes to use."
+)
 @click.option("--planted", is_flag=True, help="Plant known bugs and report how soon each is found.")
 @click.option(
     "--bug",

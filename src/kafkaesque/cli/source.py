@@ -13,7 +13,13 @@ from urllib.parse import urlsplit
 import click
 
 from kafkaesque.cli.failures import CommandFailure, usage
-from kafkaesque.cli.options import client_options, examples, json_option, read_pair
+from kafkaesque.cli.options import (
+    client_options,
+    examples,
+    json_option,
+    log_level_option,
+    read_pair,
+)
 from kafkaesque.cli.server_settings import read_service_settings, show_settings
 
 if TYPE_CHECKING:
@@ -105,8 +111,7 @@ def list_networks(settings: bool, screen: Screen) -> None:
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE",
               help="Any setting of `source list --settings`; may be repeated.")  # fmt: skip
 @click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]),
-              default="warning", show_default=True)  # fmt: skip
+@log_level_option()
 @client_options()
 def run(connection: ClusterConnection, screen: Screen, network: str, **options: Any) -> None:
     """Follow hashtags until Ctrl-C or SIGTERM.
@@ -162,7 +167,8 @@ def run(connection: ClusterConnection, screen: Screen, network: str, **options: 
         "curl -X POST http://127.0.0.1:8090/local/disconnect",
     )
 )
-@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:0", show_default=True)
+@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:0", show_default=True,
+              help="Address to serve; port 0 picks a free one.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=7, show_default=True,
               help="Seed of the posts; the same seed gives the same posts.")  # fmt: skip
 @click.option("--rate", type=click.FloatRange(min=0.1), default=50.0, show_default=True,
@@ -170,7 +176,7 @@ def run(connection: ClusterConnection, screen: Screen, network: str, **options: 
 @click.option("--count", type=click.IntRange(min=1), help="End the timeline after this many posts.")
 @click.option("--token", envvar="KAFKAESQUE_LOCAL_TOKEN", help="Require this bearer token.")
 @click.option("--fault", "faults", multiple=True, metavar="NAME=N",
-              help="disconnect_every, malformed_every, oversized_every, stall_after, refuse_status, "
+              help="Inject a fault: disconnect_every, malformed_every, oversized_every, stall_after, refuse_status, "
               "refuse_count, search_status; may be repeated.")  # fmt: skip
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path),
               help="Directory of server.json and of the timeline, which then continues after a restart.")  # fmt: skip
@@ -227,7 +233,7 @@ def _tags(network: Network, given: tuple[str, ...], local: bool) -> tuple[str, .
 
     for tag in given:
         if not normalise(tag):
-            raise usage(f"'{tag}' is not a hashtag.")
+            raise usage(f"'{tag}' is not a hashtag: write one word.")
     if given or not network.needs_tags:
         return distinct(given)
     if local:

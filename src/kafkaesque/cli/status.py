@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from kafkaesque.cli.failures import ExitCode
-from kafkaesque.cli.options import data_option, examples
+from kafkaesque.cli.options import examples, running_data_option
 from kafkaesque.cli.render import Column, Screen
 from kafkaesque.up.control_client import running_processes
 
@@ -30,7 +30,7 @@ _COLUMNS = (
         "kafkaesque status --json | jq '.processes[] | select(.state != \"running\")'",
     )
 )
-@data_option
+@running_data_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(data: Path, as_json: bool) -> None:
     """Show what `kafkaesque up` runs with this data directory.

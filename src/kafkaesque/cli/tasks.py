@@ -76,7 +76,10 @@ def worker(connection: ClusterConnection, screen: Screen, app: str, **options: A
         "kafkaesque tasks timers --data /var/lib/kafkaesque/timers --set timers.tick.ms=10",
     )
 )
-@click.option("--name", help="Name of this process in the coordination service.")
+@click.option(
+    "--name",
+    help="Name of this process in the coordination service.  [default: from host and process]",
+)
 @server_options
 @client_options()
 def timers(connection: ClusterConnection, screen: Screen, **options: Any) -> None:

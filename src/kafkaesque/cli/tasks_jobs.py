@@ -56,7 +56,10 @@ def chat_jobs(connection: ClusterConnection, screen: Screen, **options: Any) -> 
     try:
         jobs = ChatJobs(settings, password=password, zookeeper=options["zookeeper"], data=data)
     except (OSError, ValueError) as error:
-        raise CommandFailure(f"cannot set up the mails: {error}") from None
+        raise CommandFailure(
+            f"cannot set up the mails: {error}",
+            "`tasks settings --jobs` documents the mail settings",
+        ) from None
     connection.reach()
     run_worker(connection, screen, jobs.app, (), config=config, data=data, **options)
 
@@ -69,11 +72,14 @@ def chat_jobs(connection: ClusterConnection, screen: Screen, **options: Any) -> 
         "kafkaesque tasks mail-catcher --cert cert.pem --key key.pem      # offers STARTTLS",
     ),
 )
-@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:1025", show_default=True)
+@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:1025", show_default=True,
+              help="Address of the SMTP server; port 0 picks a free one.")  # fmt: skip
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path),
               help="Directory of the mails, one .eml each.  [default: kafkaesque-data/mails]")  # fmt: skip
-@click.option("--cert", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--key", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--cert", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Certificate for STARTTLS, in PEM format.")  # fmt: skip
+@click.option("--key", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Private key of --cert, in PEM format.")  # fmt: skip
 @click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
 @json_option
 def mail_catcher(
@@ -114,7 +120,9 @@ def _tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(cert, key)
     except (OSError, ssl.SSLError) as error:
-        raise CommandFailure(f"cannot use the certificate: {error}") from None
+        raise CommandFailure(
+            f"cannot use the certificate: {error}", "use a PEM certificate and its private key"
+        ) from None
     return context
 
 

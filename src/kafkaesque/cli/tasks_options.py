@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kafkaesque.cli.failures import usage
+from kafkaesque.cli.options import log_level_option
 from kafkaesque.cli.server_settings import read_service_settings
 
 if TYPE_CHECKING:
@@ -31,17 +32,16 @@ def server_options(function: F) -> F:
     """Options of all server commands of `kafkaesque tasks`."""
     for option in (
         click.option("--data", type=click.Path(file_okay=False, path_type=Path),
-                     help="Directory of pid, ports and state.  [default: kafkaesque-data/...]"),
+                     help="Directory of state, pid and ports.  [default: kafkaesque-data/...]"),
         click.option("--http-listen", metavar="HOST:PORT", default="127.0.0.1:0", show_default=True,
                      help="Address of /metrics, /status, /healthz and /readyz."),
         click.option("--zookeeper-connect", "zookeeper", metavar="HOST:PORT[,...]",
                      envvar=COORDINATION_VARIABLE, default=COORDINATION_DEFAULT, show_default=True,
-                     show_envvar=True, help="Coordination service, for the election of owners."),
+                     show_envvar=True, help="Coordination service, where processes elect the owners of partitions."),
         click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE",
                      help="Any setting of `tasks settings`; may be repeated."),
         click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors."),
-        click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]),
-                     default="warning", show_default=True),
+        log_level_option(),
     ):  # fmt: skip
         function = option(function)
     return function

@@ -44,10 +44,16 @@ def topic() -> None:
 )
 @names_argument
 @click.option(
-    "-p", "--partitions", type=click.IntRange(min=1), help="[default: the broker's default]"
+    "-p",
+    "--partitions",
+    type=click.IntRange(min=1),
+    help="Number of partitions.  [default: num.partitions of the broker]",
 )
 @click.option(
-    "-r", "--replication-factor", type=click.IntRange(min=1), help="[default: the broker's default]"
+    "-r",
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    help="Replicas of each partition.  [default: default.replication.factor of the broker]",
 )
 @click.option(
     "-c",
@@ -156,9 +162,15 @@ def describe(names: tuple[str, ...], connection: ClusterConnection, screen: Scre
 )
 @name_argument
 @click.option("-p", "--partitions", type=click.IntRange(min=1), help="New number of partitions.")
-@click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Change a setting.")
 @click.option(
-    "--unset", "unsets", multiple=True, metavar="NAME", help="Reset a setting to its default."
+    "--set", "sets", multiple=True, metavar="NAME=VALUE", help="Change a setting; may be repeated."
+)
+@click.option(
+    "--unset",
+    "unsets",
+    multiple=True,
+    metavar="NAME",
+    help="Reset a setting to its default; may be repeated.",
 )
 @client_options()
 def alter(

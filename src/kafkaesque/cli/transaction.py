@@ -123,7 +123,7 @@ def ls(
     shell_complete=complete_topics,
     help="Show open transactions of a partition of this topic.",
 )
-@click.option("--partition", type=int, default=None)
+@click.option("--partition", type=int, default=None, help="Partition of --topic.")
 @client_options()
 def show(
     transactional_id: str | None,
@@ -152,7 +152,7 @@ def show(
 )
 @click.argument("transactional_id", required=False)
 @click.option("--topic", shell_complete=complete_topics, help="Topic of the hanging transaction.")
-@click.option("--partition", type=int, default=None)
+@click.option("--partition", type=int, default=None, help="Partition of --topic.")
 @click.option(
     "--producer-id", type=int, default=None, help="Required if several transactions are open."
 )
