@@ -1,6 +1,6 @@
-"""Single requests to the brokers of a cluster, each over a short connection of its own. Blocking.
+"""Single requests to the brokers of a cluster, each over its own short connection. Blocking.
 
-For requests that librdkafka does not have for Python, and for a look at one broker without retries.
+For requests that the Python binding of librdkafka lacks, and to examine one broker without retries.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from kafkaesque.wire.table import Request, Response
 R = TypeVar("R", bound=Response)
 
 BROKER_RESOURCE: Final = 4
-"""DescribeConfigs' type of a broker's settings."""
+"""Resource type of a broker in DescribeConfigs."""
 
 
 class BrokerNode(NamedTuple):
-    """A broker as it advertises itself."""
+    """Id and advertised address of a broker."""
 
     id: int
     host: str
@@ -43,7 +43,7 @@ class BrokerNode(NamedTuple):
 
 
 class BlockingAdmin:
-    """Where a cluster is and how to log in. Methods raise AdminError.
+    """Sends requests to a cluster, given its addresses and how to log in. Methods raise AdminError.
 
     `doing` says what a request is for; it completes the sentence "cannot ...".
     """
@@ -61,11 +61,11 @@ class BlockingAdmin:
         return self.call_any(request, MetadataResponse, "read the cluster's metadata")
 
     def brokers(self) -> list[BrokerNode]:
-        """The brokers that are up, or were until a moment ago."""
+        """The brokers that are up. Metadata may still list one that has just died."""
         return _brokers(self.metadata())
 
     def call_any(self, request: Request, response: type[R], doing: str) -> R:
-        """The first bootstrap address that answers."""
+        """Calls the first bootstrap address that answers."""
         reasons = []
         for address in self._bootstrap:
             try:
@@ -75,7 +75,7 @@ class BlockingAdmin:
         raise BrokerUnavailable(f"cannot {doing}: no broker answered: {'; '.join(reasons)}")
 
     def call_controller(self, request: Request, response: type[R], doing: str) -> R:
-        """The controller, or any broker if it is not known: brokers forward to it."""
+        """Calls the controller, or any broker if it is unknown: brokers forward to it."""
         metadata = self.metadata()
         brokers = {broker.id: broker for broker in _brokers(metadata)}
         broker = brokers.get(metadata.controller_id) or next(iter(brokers.values()), None)
@@ -122,13 +122,17 @@ class BlockingAdmin:
             ) as connection:
                 return connection.call(request, response)
         except ApiUnsupported:
-            raise AdminError(f"cannot {doing}: this Kafka has no such request") from None
+            raise AdminError(
+                f"cannot {doing}: this Kafka has no such request", "use a broker of a later version"
+            ) from None
         except InvalidSecurity as error:
-            raise AdminError(f"cannot {doing}: {error}") from None
+            raise AdminError(
+                f"cannot {doing}: {error}", "correct the security properties of the client"
+            ) from None
 
 
 def list_brokers(connection: BlockingConnection) -> list[BrokerNode]:
-    """The brokers that one broker advertises, by Metadata for no topic."""
+    """The brokers of the cluster, from Metadata without topics."""
     return _brokers(connection.call(MetadataRequest(topics=[]), MetadataResponse))
 
 

@@ -100,7 +100,7 @@ class ClusterConnection:
         try:
             return ConnectionPool(self.addresses, self._security(), client_id=CLIENT_ID)
         except InvalidSecurity as error:
-            raise AdminError(f"cannot connect to {self.bootstrap}: {error}") from None
+            raise self._invalid_security(error) from None
 
     def _security(self) -> Security:
         from kafkaesque.client.wire.security import InvalidSecurity, read_security
@@ -108,7 +108,13 @@ class ClusterConnection:
         try:
             return read_security(self.properties)
         except InvalidSecurity as error:
-            raise AdminError(f"cannot connect to {self.bootstrap}: {error}") from None
+            raise self._invalid_security(error) from None
+
+    def _invalid_security(self, error: Exception) -> AdminError:
+        return AdminError(
+            f"cannot connect to {self.bootstrap}: {error}",
+            "correct the security properties of the client",
+        )
 
     def producer(self, **properties: Any) -> Producer:
         self.reach()

@@ -1,4 +1,4 @@
-"""Message tables of requests that our own broker does not answer, for use with other Kafkas.
+"""Message tables of requests that our own broker does not support, for other Kafkas.
 
 DescribeAcls (29), DescribeClientQuotas (48), DescribeUserScramCredentials (50), ConsumerGroupDescribe
 (69, KIP-848). Not in `wire.messages`: the broker accepts every request that has a table there.

@@ -1,7 +1,7 @@
-"""Requests to many brokers at once, to plain values. Asyncio.
+"""Requests to many brokers at once, with plain values as results. Asyncio.
 
-A broker that does not answer leaves a gap in the values and is no error: a cluster is more than one
-broker. ConnectionLost is raised only where no broker answers at all.
+A broker that does not answer is missing from the results and is not an error. ConnectionLost is raised
+only if no broker answers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EARLIEST: Final = -2
 GROUPS_AT_ONCE: Final = 100
 TOPICS_AT_ONCE: Final = 200
 TOPIC_RESOURCE: Final = 2
-"""DescribeConfigs' type of a topic's settings."""
+"""Resource type of a topic in DescribeConfigs."""
 METADATA_VERSION_MAX: Final = 12
 LIST_OFFSETS_VERSION_MAX: Final = 7
 
@@ -44,7 +44,7 @@ class CoordinatedGroup(NamedTuple):
 
 
 async def gather_available(awaitables: Iterable[Awaitable[T]]) -> list[T]:
-    """The results without those whose broker did not answer or lacks the request."""
+    """The results of the brokers that answered and support the request."""
     found = await asyncio.gather(*awaitables, return_exceptions=True)
     kept: list[T] = []
     for item in found:

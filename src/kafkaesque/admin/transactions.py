@@ -1,4 +1,4 @@
-"""List, describe and abort transactions; find those that hang (KIP-664). Blocking."""
+"""Transactions: list, describe, abort, and find hanging ones (KIP-664). Blocking."""
 
 from __future__ import annotations
 
@@ -87,14 +87,17 @@ def list_transactions(
 
 
 def describe(cluster: BlockingAdmin, transactional_id: str) -> dict[str, Any]:
-    """One transactional id as its coordinator has it."""
+    """The state of one transactional id at its coordinator."""
     doing = f"show {transactional_id}"
     coordinator = _coordinator(cluster, transactional_id, doing)
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     answer = cluster.call_broker(coordinator, request, DescribeTransactionsResponse, doing)
     (found,) = answer.transaction_states
     if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-        raise ResourceNotFound(f"there is no transactional id {transactional_id}")
+        raise ResourceNotFound(
+            f"there is no transactional id {transactional_id}",
+            "`kafkaesque transaction ls` lists the transactional ids",
+        )
     if found.error_code:
         raise refusal(found.error_code, None, doing)
     return {
@@ -112,7 +115,7 @@ def describe(cluster: BlockingAdmin, transactional_id: str) -> dict[str, Any]:
 
 
 def fence(cluster: BlockingAdmin, transactional_id: str) -> dict[str, Any]:
-    """Initializes a new producer of the id: its transaction is aborted, the old producer fenced."""
+    """Aborts the transaction of an id and fences its producer, by initializing a new producer."""
     doing = f"abort {transactional_id}"
     describe(cluster, transactional_id)
     coordinator = _coordinator(cluster, transactional_id, doing)
@@ -131,14 +134,14 @@ def fence(cluster: BlockingAdmin, transactional_id: str) -> dict[str, Any]:
 
 
 def open_transactions(cluster: BlockingAdmin, topic: str, partition: int) -> list[dict[str, Any]]:
-    """Transactions that are open in a partition, according to its leader. The oldest first."""
+    """Open transactions of a partition according to its leader, oldest first."""
     return _open_transactions(cluster, cluster.metadata(), topic, partition)
 
 
 def _open_transactions(
     cluster: BlockingAdmin, metadata: MetadataResponse, topic: str, partition: int
 ) -> list[dict[str, Any]]:
-    doing = f"look into {topic}-{partition}"
+    doing = f"read the producers of {topic}-{partition}"
     request = DescribeProducersRequest(
         topics=[TopicRequest(name=topic, partition_indexes=[partition])]
     )
@@ -171,14 +174,16 @@ def find_hanging(cluster: BlockingAdmin, topic: str | None) -> list[dict[str, An
         for row in found.partitions
     )
     if topic is not None and not partitions:
-        raise ResourceNotFound(f"there is no topic {topic}")
+        raise ResourceNotFound(
+            f"there is no topic {topic}", "`kafkaesque topic list` lists the topics"
+        )
     open_rows = [
         {"topic": name, "partition": partition, **row}
         for name, partition in partitions
         for row in _open_transactions(cluster, metadata, name, partition)
     ]
-    # Coordinators are asked after the partitions: a transaction that was open in a partition then and
-    # is not hanging is known to its coordinator by now.
+    # Coordinators are read after the partitions: a transaction that was open in a partition then, and is
+    # not hanging, is at its coordinator by now.
     running = {row["producer_id"] for row in list_transactions(cluster, _ONGOING_STATES, -1)}
     return [row for row in open_rows if row["producer_id"] not in running]
 
@@ -192,9 +197,16 @@ def abort_hanging(
     rows = _open_transactions(cluster, metadata, topic, partition)
     chosen = [row for row in rows if producer_id in (None, row["producer_id"])]
     if not chosen:
-        raise ResourceNotFound(f"no such transaction is open in {topic}-{partition}")
+        raise ResourceNotFound(
+            f"no such transaction is open in {topic}-{partition}",
+            f"`kafkaesque transaction show --topic {topic} --partition {partition}` lists those that are",
+        )
     if len(chosen) > 1:
-        raise AdminError(f"cannot {doing}: {len(chosen)} are open; say which by --producer-id")
+        producers = ", ".join(str(row["producer_id"]) for row in chosen)
+        raise AdminError(
+            f"cannot {doing}: {len(chosen)} transactions are open",
+            f"select one by its producer id: {producers}",
+        )
     (row,) = chosen
     marker = WritableTxnMarker(
         producer_id=row["producer_id"],
@@ -236,5 +248,11 @@ def _leader(metadata: MetadataResponse, topic: str, partition: int) -> BrokerNod
                 for item in metadata.brokers:
                     if item.node_id == row.leader_id:
                         return BrokerNode(item.node_id, item.host, item.port)
-                raise AdminError(f"{topic}-{partition} has no leader at the moment")
-    raise ResourceNotFound(f"there is no partition {topic}-{partition}")
+                raise AdminError(
+                    f"{topic}-{partition} has no leader",
+                    "start a broker that has a replica: `kafkaesque topic describe` lists them",
+                )
+    raise ResourceNotFound(
+        f"there is no partition {topic}-{partition}",
+        "`kafkaesque topic list` lists the topics, `kafkaesque topic describe` the partitions",
+    )

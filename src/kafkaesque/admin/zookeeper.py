@@ -1,5 +1,4 @@
-"""Reads of a coordination tree and its sessions, on our coordination service or any ZooKeeper; and
-one candidate of a leader election.
+"""A coordination tree, its sessions and leader elections, on our coordination service or any ZooKeeper.
 
 The ZooKeeper protocol cannot list sessions. The four-letter word `dump` can, if a server permits it;
 without it only the owners of ephemeral nodes are found. kazoo is imported late: it is optional.

@@ -110,7 +110,7 @@ def _partitions(connection: ClusterConnection, targets: tuple[str, ...]) -> dict
 def _target(text: str) -> tuple[str, int | None]:
     topic, colon, index = text.partition(":")
     if not topic or (colon and not index.isdecimal()):
-        raise usage(f"'{text}' is not TOPIC or TOPIC:PARTITION.")
+        raise usage(f"'{text}' is not TOPIC or TOPIC:PARTITION, as in orders or orders:0.")
     return topic, int(index) if colon else None
 
 
@@ -150,7 +150,7 @@ def reassign(
 def _one(text: str) -> tuple[str, int]:
     topic, index = _target(text)
     if index is None:
-        raise usage(f"'{text}' is not TOPIC:PARTITION.")
+        raise usage(f"'{text}' is not TOPIC:PARTITION, as in orders:0.")
     return topic, index
 
 

@@ -53,7 +53,9 @@ def run_client(options: ClientOptions) -> None:
     except RequestFailed as failed:
         raise CommandFailure(str(failed)) from None
     except ClientClosed as closed:
-        raise CannotConnect(str(closed)) from None
+        raise CannotConnect(
+            str(closed), "check that a gateway and a back end run: `kafkaesque status`"
+        ) from None
     if ended is not None:
         click.echo(ended, err=True)
 

@@ -80,7 +80,9 @@ def cluster(count: int, data: Path, port: int, assignments: tuple[str, ...], as_
     for assignment in assignments:
         name = assignment.partition("=")[0].strip()
         if name in OWN_SETTINGS:
-            raise usage(f"--set {name} is not possible: each broker needs its own value.")
+            raise usage(
+                f"--set {name} is not possible: each broker needs its own value. Run single brokers with kafkaesque broker."
+            )
     logging.basicConfig(level="WARNING", format="%(message)s", stream=sys.stderr)
     shared = shared_settings(count, settings, assignments)
     with ReservedPorts() as free:

@@ -30,7 +30,7 @@ def completion(ctx: click.Context, shell: str, screen: Screen) -> None:
     """Print the completion script of a shell. It completes topic names too."""
     kind = get_completion_class(shell)
     if kind is None:
-        raise CommandFailure(f"no completion for {shell}")
+        raise CommandFailure(f"no completion for {shell}", f"use one of {', '.join(INSTALL)}")
     lines = kind(ctx.find_root().command, {}, PROGRAM, VARIABLE).source().splitlines()
     script = _with_hint(lines, f"# To install: {INSTALL[shell]}")
     document = {"shell": shell, "script": script, "install": INSTALL[shell]}

@@ -177,7 +177,7 @@ def unset(
 ) -> None:
     """Reset settings of a topic or a broker to their default."""
     if wrong := [text for text in settings if "=" in text]:
-        raise usage(f"'{wrong[0]}': unset takes names only.")
+        raise usage(f"'{wrong[0]}': unset takes names without values.")
     check_exists(connection, kind, name)
     alter_settings(connection, kind, name, {}, settings)
     screen.document(

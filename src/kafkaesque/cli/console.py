@@ -127,7 +127,7 @@ def _path(value: str | Path | None) -> Path | None:
 def _web_address(text: str | None) -> str | None:
     """Rejects other schemes, such as `javascript:`: the address becomes a link on a page."""
     if text is not None and not text.startswith(("http://", "https://")):
-        raise usage(f"'{text}' is not an http URL.")
+        raise usage(f"'{text}' is not an http URL: write http://HOST or https://HOST.")
     return text
 
 

@@ -191,7 +191,7 @@ def _selection(topics: tuple[str, ...], options: dict[str, Any]) -> RecordSelect
     if selection.partitions:
         raise usage("Use either --partition or --group: a group assigns the partitions.")
     if selection.stop is not None:
-        raise usage("--to cannot be combined with --group.")
+        raise usage("--to cannot be combined with --group: use --max, or read without a group.")
     if selection.start is not None and selection.start.kind not in ("beginning", "end"):
         raise usage(
             "With --group, --from must be beginning or end, and applies only to partitions without "

@@ -232,7 +232,7 @@ def run(
     with explained_errors():
         reports = [name for name in names if name in REPORTS]
         if reports and len(reports) < len(names):
-            raise usage("Reports and queries cannot run together.")
+            raise usage("Reports and queries cannot run together: use one command for each.")
         if reports:
             return _run_reports(reports, make_context(connection, **options), screen)
         run_options = RunOptions(names, trigger, host_port(http_listen), end_with_stdin)

@@ -77,7 +77,9 @@ def show(connection: ClusterConnection, screen: Screen, queue: str, letter_id: s
     """Show one dead letter with its call and traceback."""
     letter = _read(connection, queue).get(letter_id)
     if letter is None:
-        raise TargetNotFound(f"{queue} has no dead letter {letter_id}", "`tasks dlq ls` lists them")
+        raise TargetNotFound(
+            f"{queue} has no dead letter {letter_id}", f"`tasks dlq ls {queue}` lists them"
+        )
     document = {**_row(letter), "origin": letter.origin, "call_id": letter.call_id,
                 "first_failure_at": iso_time(letter.first_failure_ms),
                 "key": _text(letter.key), "value": _text(letter.value),
@@ -131,7 +133,9 @@ def _end(
             found = await letters.read()
             missing = [one for one in ids if one not in found]
             if missing:
-                raise TargetNotFound(f"{queue} has no dead letter {missing[0]}")
+                raise TargetNotFound(
+                    f"{queue} has no dead letter {missing[0]}", f"`tasks dlq ls {queue}` lists them"
+                )
             chosen = [
                 letter
                 for name, letter in found.items()

@@ -77,7 +77,10 @@ async def _watch(
     try:
         await sampler.sample()
         if sampler.view.error:
-            raise CannotConnect(f"no answer from {connection.bootstrap}: {sampler.view.error}")
+            raise CannotConnect(
+                f"no answer from {connection.bootstrap}: {sampler.view.error}",
+                connection.diagnosis_hint,
+            )
         if samples is not None and (screen.as_json or samples == 2):
             await asyncio.sleep(min(every, 1.0))
             await sampler.sample()

@@ -1,7 +1,7 @@
-"""Surveys what a cluster uses and what another one offers. Changes nothing in either.
+"""Surveys which features a cluster uses and which another one offers. Changes nothing in either.
 
-Which topic settings the target accepts is found by CreateTopics with validate_only: no list of ours
-could include its operator's policies.
+CreateTopics with validate_only finds out which topic settings the target accepts: it also applies the
+policies of the target's operator.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Survey(NamedTuple):
-    """What the source uses and what the target has."""
+    """The features of the source in use, and those of the target."""
 
     usage: Usage
     offer: Offer
@@ -107,7 +107,7 @@ async def survey(source: ClusterConnection, target: ClusterConnection | None) ->
 async def survey_usage(
     pool: ConnectionPool, *, sampled_topics_max: int = SAMPLED_TOPICS_MAX
 ) -> Usage:
-    """Everything the cluster uses. Raises ConnectionLost if no broker answers."""
+    """The features that the cluster uses. Raises ConnectionLost if no broker answers."""
     seen = await _metadata(pool)
     topics = [topic for topic in seen.topics if topic.name and not topic.is_internal]
     apis = (await pool.any()).protocol.api_versions.apis
@@ -139,7 +139,7 @@ async def survey_usage(
 
 
 async def survey_offer(pool: ConnectionPool, name: str, usage: Usage) -> Offer:
-    """What the target has. Raises ConnectionLost if no broker answers."""
+    """The features of the target. Raises ConnectionLost if no broker answers."""
     seen = await _metadata(pool)
     connection = await pool.any()
     pairs = sorted({pair for topic in usage.topics for pair in topic.settings.items()})
@@ -304,7 +304,7 @@ async def _batch_at(
 async def _refused(
     connection: AsyncConnection, pairs: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], str]:
-    """Settings that the target refuses when a topic is created, and why. Creates nothing."""
+    """Settings that the target rejects for a new topic, with the reason. Creates nothing."""
     probes = {f"kafkaesque-compat-{uuid4()}": pair for pair in pairs}
     refused: dict[tuple[str, str], str] = {}
     for chunk in requests.chunks(list(probes), PROBES_AT_ONCE):
@@ -371,4 +371,4 @@ async def _scram_users(connection: AsyncConnection, unseen: list[str]) -> list[s
 
 
 def _refusal(what: str, code: int) -> str:
-    return f"{what}: the cluster does not tell ({error_name(code)})"
+    return f"{what}: the cluster refused ({error_name(code)})"

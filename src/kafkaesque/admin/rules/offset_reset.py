@@ -1,4 +1,4 @@
-"""Where a consumer group's committed offsets would go: the plan of an offset reset."""
+"""The plan of an offset reset: the new committed offset of each partition of a group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Kind = Literal["beginning", "end", "offset", "last", "time"]
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpec:
-    """A place in a log. `number` is the offset, the N of "last N", or milliseconds since the epoch."""
+    """A position in a log. `number` is the offset, the N of "last N", or milliseconds since the epoch."""
 
     kind: Kind
     number: int = 0
@@ -20,7 +20,7 @@ class OffsetSpec:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """By how many records to move forward, or back if negative."""
+    """A move by a number of records: forward, or back if negative."""
 
     records: int
 
@@ -61,7 +61,7 @@ class OffsetChange:
 
 
 def resolve(spec: OffsetSpec, bounds: Bounds) -> int:
-    """The offset that `spec` names in a partition, moved inside its bounds."""
+    """The offset of `spec` in a partition, clamped to its bounds."""
     match spec.kind:
         case "beginning":
             wanted = bounds.earliest
@@ -83,8 +83,8 @@ def plan_reset(
 ) -> list[OffsetChange]:
     """The change of every partition in `bounds`, in order.
 
-    New offsets are within what the partition holds. A shift has no meaning where nothing is
-    committed, so it leaves such partitions out.
+    New offsets are within the bounds of the partition. A shift skips partitions without a committed
+    offset: it has nothing to start from.
     """
     changes = []
     for partition in sorted(bounds):

@@ -1,1 +1,1 @@
-"""What is lacking at the target of a move. No I/O."""
+"""Which features a target of a move lacks. No I/O."""

@@ -1,7 +1,7 @@
-"""What a cluster uses, what another one offers, and what is lacking.
+"""Compares the features that a cluster uses with those that another one offers.
 
-A cluster uses what its topics, groups, records and ACLs show, not what its software could do: one
-that offers share groups but has none loses nothing by a move to a Kafka without share groups.
+Only features that topics, groups, records and ACLs show count as used, not everything that the software
+supports: a cluster that supports share groups but has none can move to a Kafka without share groups.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RECORD_FORMAT = 2
 
 
 class TopicUse(NamedTuple):
-    """A topic and the settings that were set for it."""
+    """A topic and its own settings, without defaults."""
 
     name: str
     replication_factor: int
@@ -45,7 +45,7 @@ class GroupUse(NamedTuple):
 
 
 class BatchUse(NamedTuple):
-    """The header of one batch that was read as a sample."""
+    """Facts from the header of a sampled batch."""
 
     topic: str
     magic: int
@@ -56,7 +56,7 @@ class BatchUse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Everything found in the cluster that is to be moved."""
+    """The features that the cluster to be moved uses."""
 
     apis: Mapping[int, Versions]
     topics: Sequence[TopicUse] = ()
@@ -69,18 +69,18 @@ class Usage:
     scram_users: Sequence[str] = ()
     cluster_settings: Mapping[str, str] = field(default_factory=dict)
     unseen: Sequence[str] = ()
-    """What could not be examined, as sentences."""
+    """Sentences about what could not be examined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What the target has. None where it was not asked."""
+    """The features of the target. None means unknown."""
 
     name: str
     apis: Mapping[int, Versions]
     brokers: int | None = None
     refused: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Topic settings (name, value) that it refuses, and why."""
+    """Topic settings (name, value) that the target rejects, with the reason."""
     broker_settings: frozenset[str] | None = None
     has_authorizer: bool = True
 
@@ -89,7 +89,7 @@ class Offer:
 
 
 def known_apache_kafka(usage: Usage) -> Offer:
-    """What any Apache Kafka 4.x has. Whether it takes a setting's value is not known."""
+    """The features of any Apache Kafka 4.x. Values of settings are not checked."""
     refused = {
         (name, value): "Apache Kafka has no such setting"
         for topic in usage.topics
@@ -102,7 +102,7 @@ def known_apache_kafka(usage: Usage) -> Offer:
 
 
 class FeatureVerdict(NamedTuple):
-    """One feature in use; `fix` says what to do if the target lacks it."""
+    """One feature in use, and what to do if the target lacks it."""
 
     feature: str
     status: Status
@@ -111,7 +111,7 @@ class FeatureVerdict(NamedTuple):
 
 
 class Need(NamedTuple):
-    """The lowest version of each request that a feature needs."""
+    """Requests that a feature needs, each with its lowest version."""
 
     apis: Mapping[int, int]
     fix: str
@@ -125,24 +125,24 @@ TRANSACTIONS = Need(
         ApiKey.END_TXN: 0,
         ApiKey.TXN_OFFSET_COMMIT: 0,
     },
-    "let these applications write without transactional.id and make their effects idempotent",
+    "remove transactional.id from these applications and make their effects idempotent",
 )
 IDEMPOTENCE = Need(
     {ApiKey.INIT_PRODUCER_ID: 0},
-    "set enable.idempotence=false in these producers: retries may repeat",
+    "set enable.idempotence=false in these producers; retries may then write duplicates",
 )
 STATIC_MEMBERS = Need({ApiKey.JOIN_GROUP: 5}, "remove group.instance.id from these consumers")
 GROUP_KINDS = {
     "classic": Need(
         {ApiKey.JOIN_GROUP: 0, ApiKey.SYNC_GROUP: 0, ApiKey.HEARTBEAT: 0, ApiKey.LEAVE_GROUP: 0},
-        "use assign() and keep offsets elsewhere",
+        "use assign() in these consumers and store their offsets elsewhere",
     ),
     "consumer": Need(
         {ApiKey.CONSUMER_GROUP_HEARTBEAT: 0}, "set group.protocol=classic in these consumers"
     ),
     "share": Need(
         {ApiKey.SHARE_GROUP_HEARTBEAT: 0, ApiKey.SHARE_FETCH: 0, ApiKey.SHARE_ACKNOWLEDGE: 0},
-        "read with a consumer group: there are no share groups",
+        "read with consumer groups instead",
     ),
     "streams": Need(
         {ApiKey.STREAMS_GROUP_HEARTBEAT: 0},
@@ -156,15 +156,15 @@ CODEC_NEEDS = {
 }
 QUOTAS = Need(
     {ApiKey.DESCRIBE_CLIENT_QUOTAS: 0, ApiKey.ALTER_CLIENT_QUOTAS: 0},
-    "do without quotas, or enforce them in a proxy",
+    "remove the quotas, or enforce them in a proxy",
 )
 SCRAM = Need(
     {ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: 0, ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 0},
-    "give these users another kind of credential",
+    "give these users another kind of credentials",
 )
 ACLS = Need(
     {ApiKey.DESCRIBE_ACLS: 0, ApiKey.CREATE_ACLS: 0},
-    "restrict access by network or a proxy until it has ACLs",
+    "restrict access by the network or a proxy",
 )
 
 
@@ -180,12 +180,12 @@ def judge(usage: Usage, offer: Offer) -> list[FeatureVerdict]:
         *_topic_ids(usage, offer),
         *_access(usage, offer),
         *_cluster_settings(usage, offer),
-        *(FeatureVerdict("not looked at", "unknown", sentence) for sentence in usage.unseen),
+        *(FeatureVerdict("not examined", "unknown", sentence) for sentence in usage.unseen),
     ]
 
 
 def named(names: Sequence[str]) -> str:
-    """`5: a, b, c and 2 more`."""
+    """A count and the first names: `5: a, b, c and 2 more`."""
     shown = ", ".join(names[:NAMES_SHOWN_MAX])
     more = len(names) - NAMES_SHOWN_MAX
     return f"{len(names)}: {shown}" + (f" and {more} more" if more > 0 else "")
@@ -203,8 +203,8 @@ def _met(feature: str, need: Need, text: str, offer: Offer) -> FeatureVerdict:
 
 
 def _requests(usage: Usage, offer: Offer) -> Iterator[FeatureVerdict]:
-    """A client of one cluster can use the other if each request has a version that both have:
-    clients choose versions by ApiVersions for each connection."""
+    """Clients can move if both clusters have a version of each request in common: a client chooses
+    versions by ApiVersions on each connection."""
     wanted = sorted(api for api in CLIENT_APIS if api in usage.apis)
     apart = [
         API_NAMES[api]
@@ -214,10 +214,10 @@ def _requests(usage: Usage, offer: Offer) -> Iterator[FeatureVerdict]:
         > min(usage.apis[api].high, offer.apis[api].high)
     ]
     if apart:
-        fix = "upgrade the clients that send these, or do without what they do"
+        fix = "upgrade the clients that send these requests, or stop using them"
         yield FeatureVerdict("requests of clients", "lacking", f"no {', '.join(apart)}", fix)
     else:
-        text = f"{len(wanted)} kinds of request have a version in common"
+        text = f"{len(wanted)} requests have a version in common"
         yield FeatureVerdict("requests of clients", "ok", text)
 
 
@@ -256,7 +256,7 @@ def _topic_settings(usage: Usage, offer: Offer) -> Iterator[FeatureVerdict]:
         if reason is None:
             yield FeatureVerdict(feature, "ok", text)
         else:
-            fix = f"create these topics there without {name}, or with a value that it takes"
+            fix = f"create these topics there without {name}, or with another value"
             yield FeatureVerdict(feature, "lacking", f"{text}; {reason}", fix)
 
 
@@ -265,10 +265,10 @@ def _records(usage: Usage, offer: Offer) -> Iterator[FeatureVerdict]:
         return
     old = sorted({batch.topic for batch in usage.batches if batch.magic < RECORD_FORMAT})
     if old:
-        fix = "let a client read and write them anew (a mirror does): do not copy their files"
+        fix = "copy these topics with a client or a mirror, not by their files"
         yield FeatureVerdict("record format", "lacking", f"older than v2 in {named(old)}", fix)
     else:
-        yield FeatureVerdict("record format", "ok", f"v2 in {len(usage.batches)} batches looked at")
+        yield FeatureVerdict("record format", "ok", f"v2 in {len(usage.batches)} sampled batches")
     by_codec: dict[str, set[str]] = {}
     for batch in usage.batches:
         if batch.codec != "none":
@@ -308,9 +308,9 @@ def _topic_ids(usage: Usage, offer: Offer) -> Iterator[FeatureVerdict]:
         without = (
             ""
             if offer.has(ApiKey.FETCH, FETCH_VERSION_WITH_TOPIC_IDS)
-            else "; clients go by name there"
+            else "; clients there use topic names"
         )
-        text = f"topics have ids, and get new ones at the target{without}"
+        text = f"topics have ids and get new ones on the target{without}"
         yield FeatureVerdict("topic ids", "ok", text)
 
 
@@ -334,5 +334,5 @@ def _cluster_settings(usage: Usage, offer: Offer) -> Iterator[FeatureVerdict]:
         if offer.broker_settings is None or name in offer.broker_settings:
             yield FeatureVerdict("cluster setting", "ok", text)
         else:
-            fix = f"do without {name}: the target has no such setting"
+            fix = f"move without {name}: the target does not have this setting"
             yield FeatureVerdict("cluster setting", "lacking", text, fix)
