@@ -12,7 +12,7 @@ from tests.waiting import eventually
 from kafkaesque.cli.main import run
 from kafkaesque.cli.show import CONSOLE_VARIABLE
 from kafkaesque.console.api_client import CONSOLE_DEFAULT, ConsoleClient
-from kafkaesque.console.operator_password import PASSWORD_VARIABLE, password_path
+from kafkaesque.console.operator_password import password_path
 from kafkaesque.testing import Broker
 
 
@@ -55,10 +55,7 @@ def test_events_are_listed_by_kind(
     assert json.loads(capsys.readouterr().out)["events"] == []
 
 
-def test_console_and_password_are_found_by_data_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(PASSWORD_VARIABLE, raising=False)
+def test_console_and_password_are_found_by_data_directory(tmp_path: Path) -> None:
     assert ConsoleClient(None, tmp_path).url == CONSOLE_DEFAULT
     home = tmp_path / "console"
     home.mkdir()
@@ -67,7 +64,8 @@ def test_console_and_password_are_found_by_data_directory(
     own = ConsoleClient(None, tmp_path)
     assert own.url == "http://127.0.0.1:1234"
     assert own.headers() == {"Authorization": "Bearer secret"}
-    # The password is not sent to another console.
+    assert ConsoleClient(None, tmp_path, "given").headers() == {"Authorization": "Bearer given"}
+    # The kept password is not sent to another console.
     assert ConsoleClient("http://elsewhere:1", tmp_path).headers() == {}
 
 

@@ -10,7 +10,7 @@ import contextlib
 import re
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaesque.admin.errors import AdminError, ClusterUnreachable, ResourceNotFound
@@ -155,6 +155,25 @@ def _child_row(client: KazooClient, path: str) -> dict[str, Any] | None:
         "version": stat.version,
         "session": session_name(stat.ephemeralOwner),
     }
+
+
+def watch_node(client: KazooClient, path: str, on_change: Callable[[str, Any], bool]) -> None:
+    """Calls `on_change` now and at every change, from kazoo's thread, until it returns False.
+
+    Its arguments are "data" and the text (None if the node is absent), or "children" and their names.
+    """
+    watched_czxid = 0
+
+    def on_data(data: bytes | None, stat: Any) -> bool:
+        nonlocal watched_czxid
+        continues = on_change("data", data_text(data))
+        if continues and stat is not None and stat.czxid != watched_czxid:
+            # A children watch ends when its node is deleted: a new node needs a new watch.
+            watched_czxid = stat.czxid
+            client.ChildrenWatch(path, lambda names: on_change("children", sorted(names)))
+        return continues
+
+    client.DataWatch(path, on_data)
 
 
 class Dump(NamedTuple):

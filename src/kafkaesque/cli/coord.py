@@ -19,6 +19,7 @@ from kafkaesque.admin.zookeeper import (
     delete_node,
     session_rows,
     stat_row,
+    watch_node,
 )
 from kafkaesque.cli.failures import CannotConnect, failure_of, usage
 from kafkaesque.cli.options import examples, json_option
@@ -218,7 +219,6 @@ def watch(path: str, count: int | None, client: KazooClient, screen: Screen) -> 
     reported = 0
 
     def report(kind: str, value: Any) -> bool:
-        """Returns False to end the calling watch."""
         nonlocal reported
         with lock:
             if ended.is_set():
@@ -232,18 +232,7 @@ def watch(path: str, count: int | None, client: KazooClient, screen: Screen) -> 
                 ended.set()
         return True
 
-    watched_czxid = 0
-
-    def on_data(data: bytes | None, stat: Any) -> bool:
-        nonlocal watched_czxid
-        continues = report("data", None if data is None else data_text(data))
-        if continues and stat is not None and stat.czxid != watched_czxid:
-            # A children watch ends when its node is deleted: a new node needs a new watch.
-            watched_czxid = stat.czxid
-            client.ChildrenWatch(path, lambda names: report("children", sorted(names)))
-        return continues
-
-    client.DataWatch(path, on_data)
+    watch_node(client, path, report)
     ended.wait()
 
 

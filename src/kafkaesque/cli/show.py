@@ -7,6 +7,7 @@ Reads a console's JSON API. Everything else that the console shows has its own c
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,7 +40,7 @@ def console_options(function: F) -> F:
     @functools.wraps(function)
     def wrapper(url: str | None, data: Path, **options: Any) -> Any:
         try:
-            api = ConsoleClient(url, data)
+            api = ConsoleClient(url, data, os.environ.get(PASSWORD_VARIABLE, ""))
         except ValueError as error:
             raise CommandFailure(str(error), "write http://HOST:PORT") from None
         try:

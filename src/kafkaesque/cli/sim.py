@@ -6,12 +6,12 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 
 import click
 
 from kafkaesque.cli.failures import ExitCode, usage
 from kafkaesque.cli.options import examples
+from kafkaesque.lab.sim.campaign import keep_seed, summarize, summarize_planted
 from kafkaesque.lab.sim.planted import PLANTED
 from kafkaesque.lab.sim.planted.bug import Found, Planted, find
 from kafkaesque.lab.sim.runner import Outcome, replay_command, run_seeds, show_seed
@@ -98,7 +98,7 @@ def _run_one(seed: int, with_trace: bool, keep: Path, as_json: bool) -> None:
     outcome = show_seed(seed, click.echo if with_trace else None)
     _report_violation(outcome, keep, as_json)
     if as_json:
-        click.echo(json.dumps(_summary([outcome], outcome.seconds, 1) | {"trace": outcome.digest}))
+        click.echo(json.dumps(summarize([outcome], outcome.seconds, 1) | {"trace": outcome.digest}))
     else:
         click.echo(f"trace {outcome.digest}, {outcome.events} events in {outcome.seconds:.2f} s")
     _set_exit_code(outcome.violation is None)
@@ -113,7 +113,7 @@ def _run_many(seeds: range, jobs: int, keep: Path, as_json: bool) -> None:
         if time.monotonic() - shown > PROGRESS_EVERY_S:
             shown = time.monotonic()
             click.echo(f"{len(outcomes)} of {len(seeds)} seeds", err=True)
-    summary = _summary(outcomes, time.monotonic() - started, jobs)
+    summary = summarize(outcomes, time.monotonic() - started, jobs)
     if as_json:
         click.echo(json.dumps(summary))
     else:
@@ -131,33 +131,8 @@ def _report_violation(outcome: Outcome, keep: Path, as_json: bool) -> None:
         return
     click.echo(f"seed {outcome.seed}: {outcome.violation}", err=as_json)
     click.echo(f"  again: {replay_command(outcome.seed)}", err=as_json)
-    has_been_kept = not _keep(keep, outcome.seed, outcome.violation)
+    has_been_kept = not keep_seed(keep, outcome.seed, outcome.violation)
     click.echo(f"  {'already' if has_been_kept else 'kept'} in {keep}", err=as_json)
-
-
-def _keep(path: Path, seed: int, violation: str) -> bool:
-    """Append a line in the format of tests/lab/sim/regression_seeds.txt: the seed and the violation.
-    False if the file already has the seed."""
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    if any(line.split()[:1] == [str(seed)] for line in lines):
-        return False
-    with path.open("a", encoding="utf-8") as file:
-        file.write(f"{seed} {' '.join(violation.split())}\n")
-    return True
-
-
-def _summary(outcomes: list[Outcome], seconds: float, jobs: int) -> dict[str, object]:
-    failed = [outcome.seed for outcome in outcomes if outcome.violation is not None]
-    return {
-        "seeds": len(outcomes),
-        "violations": len(failed),
-        "seeds_per_hour": round(len(outcomes) / max(seconds, 1e-9) * 3600),
-        "jobs": jobs,
-        "failed_seeds": failed,
-        "events": sum(outcome.events for outcome in outcomes),
-        "committed": sum(outcome.committed for outcome in outcomes),
-        "elections": sum(outcome.elections for outcome in outcomes),
-    }
 
 
 def _run_planted(bugs: Sequence[Planted], as_json: bool) -> None:
@@ -171,19 +146,16 @@ def _run_planted(bugs: Sequence[Planted], as_json: bool) -> None:
             else "NOT FOUND"
         )
         click.echo(f"{bug.name:<50} {how}", err=as_json)
-    found = [one for one in results if one.violation is not None]
-    seconds = median(one.seconds for one in found) if found else None
-    seeds = median(one.seeds for one in found) if found else None
-    figures = {
-        "planted": len(results),
-        "found": len(found),
-        "missed": [one.name for one in results if one.violation is None],
-        "median_seconds_to_find": None if seconds is None else round(seconds, 2),
-        "median_seeds_to_find": seeds,
-    }
-    after = "" if seconds is None else f", median time {seconds:.2f} s, median seed {seeds:g}"
-    click.echo(json.dumps(figures) if as_json else f"{len(found)} of {len(results)} found{after}")
-    _set_exit_code(len(found) == len(results))
+    figures = summarize_planted(results)
+    if as_json:
+        click.echo(json.dumps(figures))
+    else:
+        text = f"{figures['found']} of {figures['planted']} found"
+        if figures["found"]:
+            text += f", median time {figures['median_seconds_to_find']:.2f} s"
+            text += f", median seed {figures['median_seeds_to_find']:g}"
+        click.echo(text)
+    _set_exit_code(not figures["missed"])
 
 
 def _set_exit_code(passed: bool) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from kafkaesque.console.operator_password import PASSWORD_VARIABLE, password_path
+from kafkaesque.console.operator_password import password_path
 from kafkaesque.service.process import read_facts
 
 CONSOLE_DEFAULT = "http://127.0.0.1:8080"
@@ -30,16 +29,18 @@ class ConsoleUnavailable(Exception):
 class ConsoleClient:
     """The API of one console, found by its URL or by the data directory of the `up` that runs it.
 
-    Raises ValueError for a URL that is not http or https.
+    Without `password`, uses the one that the console keeps in `data`. Raises ValueError for a URL that is
+    not http or https.
     """
 
-    def __init__(self, url: str | None, data: Path) -> None:
+    def __init__(self, url: str | None, data: Path, password: str = "") -> None:
         home = data / "console"
         address = read_facts(home / "console.json").get("http")
         self.url = (url or (f"http://{address}" if address else CONSOLE_DEFAULT)).rstrip("/")
         if not self.url.startswith(("http://", "https://")):
             raise ValueError(f"'{self.url}' is not the URL of a console")
-        # The password is for the console of `data` only, not for any other URL.
+        self._password = password
+        # The kept password is for the console of `data` only, not for any other URL.
         self._password_file = None if url else password_path(home)
 
     def get(self, path: str, **query: str) -> Any:
@@ -58,7 +59,7 @@ class ConsoleClient:
 
     def headers(self) -> dict[str, str]:
         """A private console requires the operator's password for reading too."""
-        password = os.environ.get(PASSWORD_VARIABLE, "")
+        password = self._password
         if not password and self._password_file is not None:
             with contextlib.suppress(OSError):
                 password = self._password_file.read_text().strip()
