@@ -45,7 +45,7 @@ def test_one_open_address_of_several_is_enough() -> None:
         ClusterConnection(f"no-such-host.invalid:1,127.0.0.1:{port}", {}, 5).reach()
 
 
-def test_an_unknown_property_names_itself() -> None:
+def test_error_of_an_unknown_property_names_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         connection = ClusterConnection(f"127.0.0.1:{server.getsockname()[1]}", {"no.such": "1"}, 5)
         with pytest.raises(AdminError, match=r"no\.such"):

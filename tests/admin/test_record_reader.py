@@ -6,7 +6,7 @@ from kafkaesque.admin.rules.offset_reset import Bounds, OffsetSpec
 BOUNDS = {("t", 0): Bounds(0, 10), ("t", 1): Bounds(4, 4)}
 
 
-def test_ranges_end_where_the_log_ends_now_and_leave_out_empty_partitions() -> None:
+def test_ranges_end_at_the_current_end_and_skip_empty_partitions() -> None:
     ranges = make_ranges(BOUNDS, OffsetSpec("beginning"), BOUNDS, OffsetSpec("end"))
     assert ranges == [RecordRange("t", 0, 0, 10)]
 

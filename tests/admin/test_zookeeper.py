@@ -59,5 +59,5 @@ Connections Sets (1)/(1):
         pytest.param("", None, id="silent"),
     ],
 )
-def test_dump_is_read_as_every_kind_of_server_writes_it(answer: str, dump: Dump | None) -> None:
+def test_dump_of_every_kind_of_server_is_parsed(answer: str, dump: Dump | None) -> None:
     assert read_dump(answer) == dump

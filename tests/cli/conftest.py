@@ -28,7 +28,7 @@ COMMAND_TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -93,7 +93,7 @@ def command(kafka: str) -> Run:
 
 @contextmanager
 def background(kafka: str, *args: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`kafkaesque ARGS` running beside the test, with pipes; it never outlives the test."""
+    """`kafkaesque ARGS` running during the test, with pipes; it never outlives the test."""
     with subprocess.Popen(
         [*COMMAND, *args],
         stdout=subprocess.PIPE,
@@ -116,7 +116,7 @@ _NUMBERS = count()
 
 @pytest.fixture
 def name() -> str:
-    """A name no other test uses, for a topic or a group; a given Kafka may have seen earlier runs."""
+    """A unique name for a topic or a group; a given Kafka may have those of earlier runs."""
     return f"cli-{os.urandom(4).hex()}-{next(_NUMBERS)}"
 
 

@@ -1,4 +1,4 @@
-"""A record as confluent-kafka hands it out, without a broker; settings of property tests."""
+"""A record like confluent-kafka's Message, without a broker; settings of property tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, settings
 
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""Other processes share the machine: time says nothing about the property."""
+"""No deadline: other processes share the machine, so elapsed time means nothing."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Small servers on this machine for what a doctor meets: a scripted Kafka, and strangers."""
+"""Small servers for the tests of the doctor: a scripted Kafka, and servers that are not Kafka."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kafkaesque.wire.table import Response
 
 
 class ScriptedKafka:
-    """Answers ApiVersions and Metadata, or sends `raw_answer` to whatever comes."""
+    """Answers ApiVersions and Metadata, or sends `raw_answer` to any request."""
 
     def __init__(self, brokers: list[BrokerNode], *, raw_answer: bytes | None = None) -> None:
         self.brokers = brokers

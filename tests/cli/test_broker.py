@@ -15,7 +15,7 @@ COMMAND = [sys.executable, "-m", "kafkaesque.cli.main", "broker"]
 PATIENCE_S = 60
 
 
-def test_addresses_and_log_of_a_broker_are_json_if_asked_for(tmp_path: Path) -> None:
+def test_json_prints_addresses_and_log_as_json(tmp_path: Path) -> None:
     words = ["--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", "--node-id", "7"]
     options = ["--http-listen", "", "--json", "--log-format", "json", "--end-with-stdin"]
     with (tmp_path / "log").open("w+") as log:
@@ -53,7 +53,7 @@ def test_addresses_and_log_of_a_broker_are_json_if_asked_for(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "flag", ["--listen", "--http-listen", "--coordination-listen", "--text-listen"]
 )
-def test_the_listener_that_cannot_be_had_is_named(tmp_path: Path, flag: str) -> None:
+def test_listener_whose_address_is_in_use_is_named(tmp_path: Path, flag: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = f"127.0.0.1:{other.getsockname()[1]}"
         words = ["--data", str(tmp_path), "--listen", "127.0.0.1:0", flag, taken]
@@ -81,7 +81,7 @@ def test_two_data_directories_are_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_data_directory_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     words = ["--data", str(tmp_path / "file" / "data"), "--listen", "127.0.0.1:0"]
     outcome = subprocess.run(

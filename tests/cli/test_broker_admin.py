@@ -45,7 +45,7 @@ def answer(run: Run, *arguments: str) -> Any:
     return json.loads(out)
 
 
-def test_brokers_are_listed_with_what_they_hold(run: Run, cluster: Cluster) -> None:
+def test_brokers_are_listed_with_leader_and_replica_counts(run: Run, cluster: Cluster) -> None:
     rows = answer(run, "brokers")["brokers"]
     assert [row["id"] for row in rows] == [0, 1, 2]
     assert [f"{row['host']}:{row['port']}" for row in rows] == [
@@ -57,7 +57,7 @@ def test_brokers_are_listed_with_what_they_hold(run: Run, cluster: Cluster) -> N
     assert sum(row["behind"] for row in rows) == 0
 
 
-def test_broker_that_died_is_no_longer_listed_and_its_replicas_are_behind(
+def test_dead_broker_is_not_listed_and_its_replicas_are_not_in_sync(
     run: Run, cluster: Cluster
 ) -> None:
     cluster.kill(2)
@@ -131,7 +131,7 @@ def test_partition_moves_and_the_move_is_shown_until_it_is_done(run: Run, cluste
         (("unregister", "9"), 1, "add --yes"),
     ],
 )
-def test_what_cannot_be_is_explained(
+def test_impossible_request_is_explained(
     run: Run, arguments: tuple[str, ...], code: int, text: str
 ) -> None:
     done, _, err = run(*arguments)
@@ -140,7 +140,7 @@ def test_what_cannot_be_is_explained(
 
 
 def test_lost_broker_is_unregistered(run: Run, cluster: Cluster) -> None:
-    """Last here: what it did cannot be undone but by wiping the broker."""
+    """Runs last: only wiping the broker could undo it."""
     cluster.kill(2)
     assert answer(run, "unregister", "2", "--yes") == {"broker": 2, "result": "unregistered"}
     poll_until(lambda: len(answer(run, "quorum")["members"]) == 2 or None, lambda: "two voters", 30)

@@ -1,4 +1,4 @@
-"""What the line client of chat writes."""
+"""Output of the plain chat client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_line_for_people_and_for_programs(said: OutputLine, line: str, document:
     assert json.loads(_json_line(said)) == document
 
 
-def test_program_gets_the_text_as_it_is_and_on_one_line() -> None:
+def test_json_has_the_unchanged_text_on_one_line() -> None:
     text = "two\nlines \x1b[31m and a colour"
     assert "\n" not in _json_line(OutputLine(text, "ann"))
     assert json.loads(_json_line(OutputLine(text, "ann")))["text"] == text

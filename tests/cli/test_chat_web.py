@@ -12,7 +12,7 @@ COMMAND = [sys.executable, "-m", "kafkaesque.cli.main", "chat", "web"]
 PATIENCE_S = 60
 
 
-def test_address_of_the_page_is_json_if_asked_for(tmp_path: Path) -> None:
+def test_json_prints_the_address_of_the_page_as_json(tmp_path: Path) -> None:
     options = ["--listen", "127.0.0.1:0", "--data", str(tmp_path), "--json", "--end-with-stdin"]
     with subprocess.Popen(
         [*COMMAND, *options, "-g", "127.0.0.1:7777"], stdin=subprocess.PIPE, stdout=subprocess.PIPE

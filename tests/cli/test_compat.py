@@ -1,4 +1,4 @@
-"""`kafkaesque compat` on clusters that use things: ours, and where there is a Java, Apache Kafka."""
+"""`kafkaesque compat` on clusters with features in use: ours and, if Java is installed, Apache Kafka."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def use_newer_group(bootstrap: str) -> None:
 
 
 def set_for_all_brokers(broker: Broker, name: str, value: str) -> None:
-    """librdkafka refuses the empty name, which stands for all brokers."""
+    """librdkafka rejects the empty name, which means all brokers."""
     resource = AlterConfigsResource(
         resource_type=4,
         resource_name="",
@@ -151,14 +151,14 @@ def test_nothing_is_created_at_the_target(run: Run, ours: str) -> None:
         assert run("topic", "list", "-b", target.bootstrap_servers, "--json").json["topics"] == []
 
 
-def test_target_that_is_not_there_is_named(run: Run, ours: str) -> None:
+def test_unreachable_target_is_named(run: Run, ours: str) -> None:
     outcome = run("compat", "-b", ours, "--target", "127.0.0.1:1")
     assert outcome.code == 3
     assert "127.0.0.1:1" in outcome.err
 
 
 @pytest.mark.timeout(300)
-def test_known_ranges_are_those_of_a_real_apache_kafka(apache: str, run: Run) -> None:
+def test_known_version_ranges_match_a_real_apache_kafka(apache: str, run: Run) -> None:
     with BlockingConnection(parse_address(apache), timeout_s=30) as connection:
         offered = connection.protocol.api_versions.apis
     assert {key: tuple(offered[key]) for key in APACHE_APIS} == {
@@ -175,7 +175,9 @@ def test_move_from_ours_to_apache_kafka_lacks_nothing(run: Run, ours: str, apach
 
 
 @pytest.mark.timeout(300)
-def test_move_from_apache_kafka_names_what_we_do_not_have(run: Run, ours: str, apache: str) -> None:
+def test_move_from_apache_kafka_lists_features_that_we_lack(
+    run: Run, ours: str, apache: str
+) -> None:
     outcome = run("compat", "-b", apache, "--target", ours, "--json")
     assert outcome.code == 1
     found = verdicts(outcome.json)

@@ -17,7 +17,7 @@ def test_list_documents_every_setting() -> None:
     assert all(row["doc"] for rows in found.values() for row in rows)
 
 
-def test_list_can_be_narrowed() -> None:
+def test_list_is_filtered_by_name() -> None:
     output = CliRunner().invoke(cli, ["config", "list", "topic", "--filter", "retention.ms"]).output
     assert "retention.ms" in output
     assert "cleanup.policy" not in output
@@ -50,15 +50,15 @@ def test_a_broker_is_described(run: Run, kafka: str) -> None:
     assert "log.retention.bytes" in [row["name"] for row in rows]
 
 
-def test_a_bad_value_is_refused_with_the_brokers_words(run: Run, topic: str) -> None:
+def test_invalid_value_is_rejected_with_the_brokers_message(run: Run, topic: str) -> None:
     outcome = run("config", "set", "topic", topic, "retention.ms=soon")
     assert outcome.code == 1
     assert "retention.ms" in outcome.err
     assert "fix: `kafkaesque config list`" in outcome.err
 
 
-def test_a_default_in_hours_is_told_in_the_unit_of_the_setting(command: Run, kafka: str) -> None:
-    """log.retention.hours stands behind log.retention.ms, and 168 ms would be another default."""
+def test_default_in_hours_is_converted_to_the_unit_of_the_setting(command: Run, kafka: str) -> None:
+    """log.retention.hours is a synonym of log.retention.ms in another unit: 168 ms would be wrong."""
     broker = command("config", "describe", "broker", "99").err.rpartition("the brokers are ")[2]
     known = broker.split(",")[0].strip()
     assert command("config", "set", "broker", known, "log.retention.ms=604800001").code == 0

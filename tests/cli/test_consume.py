@@ -8,8 +8,6 @@ from confluent_kafka import Producer
 from tests.cli.conftest import Run, background, read_line
 from tests.waiting import eventually
 
-END_TXN = 26
-
 
 @pytest.fixture
 def ten(run: Run, topic: str) -> str:
@@ -42,7 +40,7 @@ def ten(run: Run, topic: str) -> str:
         (["--isolation", "read_uncommitted", "-n", "1"], "0"),
     ],
 )
-def test_what_is_read_from_where_to_where(
+def test_start_and_stop_select_the_records(
     run: Run, ten: str, options: list[str], expected: str
 ) -> None:
     outcome = run("consume", ten, *options)
@@ -72,7 +70,7 @@ def test_a_missing_topic_or_partition_is_an_error(run: Run, ten: str, name: str)
     assert "has no partition 7" in outcome.err
 
 
-def test_a_group_goes_on_where_it_stopped(command: Run, ten: str, name: str) -> None:
+def test_group_continues_after_its_committed_offset(command: Run, ten: str, name: str) -> None:
     group = f"{name}-group"
     assert command("consume", ten, "--group", group, "-n", "4").out == "0\n1\n2\n3\n"
     assert command("consume", ten, "--group", group).out == "4\n5\n6\n7\n8\n9\n"
@@ -83,7 +81,7 @@ def test_a_group_goes_on_where_it_stopped(command: Run, ten: str, name: str) -> 
     assert described["lag"] == 0
 
 
-def test_a_group_can_begin_at_the_end(run: Run, ten: str, name: str) -> None:
+def test_new_group_can_start_at_the_end(run: Run, ten: str, name: str) -> None:
     assert run("consume", ten, "--group", f"{name}-late", "--from", "end").out == ""
 
 
@@ -104,7 +102,7 @@ def test_a_file_that_cannot_be_written_is_an_error(command: Run, ten: str, tmp_p
     assert "cannot write to /dev/full: No space left on device" in full.err
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(run: Run, topic: str, kafka: str) -> None:
+def test_closed_pipe_ends_it_without_an_error(run: Run, topic: str, kafka: str) -> None:
     run("produce", topic, stdin="x" * 50 + "\n" + ("y" * 50 + "\n") * 20_000)
     with background(kafka, "consume", topic) as process:
         assert process.stdout is not None
@@ -116,7 +114,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(run: Run, topic: str, kafka: st
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_following_prints_what_comes_until_it_is_interrupted(
+def test_follow_prints_new_records_until_interrupted(
     run: Run, topic: str, kafka: str, number: signal.Signals
 ) -> None:
     with background(kafka, "consume", topic, "-f") as process:
@@ -127,7 +125,7 @@ def test_following_prints_what_comes_until_it_is_interrupted(
         assert process.wait(30) == 130
 
 
-def test_aborted_transactions_are_left_out(run: Run, topic: str, kafka: str, name: str) -> None:
+def test_aborted_transactions_are_skipped(run: Run, topic: str, kafka: str, name: str) -> None:
     producer = Producer({"bootstrap.servers": kafka, "transactional.id": name, "log_level": 0})
     producer.init_transactions(10)
     for value, finish in (("dropped", "abort"), ("kept", "commit")):

@@ -1,4 +1,4 @@
-"""`kafkaesque ctl` and `kafkaesque status` beside a supervisor that serves its control API."""
+"""`kafkaesque ctl` and `kafkaesque status` with a supervisor that serves its control API."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Stage:
     return Stage(tmp_path, capsys)
 
 
-def test_process_is_killed_and_comes_back(stage: Stage) -> None:
+def test_killed_process_is_restarted(stage: Stage) -> None:
     async def story() -> None:
         first = stage.service.pid
         code, out, _ = await stage.type_in("ctl", "kill", "one", "--json")
@@ -84,7 +84,7 @@ def test_process_is_paused_resumed_and_restarted(stage: Stage) -> None:
     stage.play(story)
 
 
-def test_status_sums_the_memory_up(stage: Stage) -> None:
+def test_status_has_the_total_memory(stage: Stage) -> None:
     async def story() -> None:
         code, out, _ = await stage.type_in("status", "--json")
         assert code == 0
@@ -98,7 +98,7 @@ def test_status_sums_the_memory_up(stage: Stage) -> None:
     stage.play(story)
 
 
-def test_unknown_process_is_refused_with_those_that_there_are(stage: Stage) -> None:
+def test_unknown_process_is_rejected_with_the_list_of_processes(stage: Stage) -> None:
     async def story() -> None:
         code, _, err = await stage.type_in("ctl", "kill", "two")
         assert code == 1
@@ -107,7 +107,7 @@ def test_unknown_process_is_refused_with_those_that_there_are(stage: Stage) -> N
     stage.play(story)
 
 
-def test_without_an_up_it_says_how_to_start_one(
+def test_error_without_a_running_up_says_how_to_start_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["ctl", "kill", "one", "--data", str(tmp_path)]) == 3

@@ -33,7 +33,7 @@ def test_a_closed_port_fails_with_exit_code_1(capsys: pytest.CaptureFixture[str]
     assert "fix:" in out
 
 
-def test_every_problem_carries_its_fix() -> None:
+def test_every_problem_has_a_fix() -> None:
     result = CliRunner().invoke(cli, ["doctor", "-b", "no-such-host.invalid:1", "--json"])
     findings = json.loads(result.output)["findings"]
     assert all((f["status"] == "ok") == (f["fix"] is None) for f in findings)

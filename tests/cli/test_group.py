@@ -45,7 +45,7 @@ def test_a_missing_group_is_not_found(run: Run, name: str) -> None:
         (["--to", "2000-01-01"], 0),
     ],
 )
-def test_reset_plans_first_and_moves_only_when_told(
+def test_reset_only_shows_the_plan_without_execute(
     run: Run, group: str, topic: str, where: list[str], expected: int
 ) -> None:
     command = ["group", "reset", group, "--topic", f"{topic}:0", *where, "--json"]
@@ -88,7 +88,7 @@ def test_a_group_with_members_is_described_and_not_reset(
     assert "in use by 1 member" in refused.err
 
 
-def test_delete_offsets_forgets_a_partition(run: Run, group: str, topic: str) -> None:
+def test_delete_offsets_removes_the_offset_of_a_partition(run: Run, group: str, topic: str) -> None:
     assert run("group", "delete-offsets", group, "--topic", f"{topic}:0").code == 0
     (described,) = run("group", "describe", group, "--json").json["groups"]
     assert 0 not in [row["partition"] for row in described["offsets"]]
@@ -100,7 +100,7 @@ def test_a_deleted_group_is_gone(command: Run, group: str) -> None:
     assert command("group", "describe", group).code == 4
 
 
-def test_a_group_outlives_its_topic(run: Run, group: str, topic: str) -> None:
+def test_group_of_a_deleted_topic_is_still_described(run: Run, group: str, topic: str) -> None:
     run("topic", "delete", topic, "--yes")
     outcome = run("group", "describe", group)
     assert outcome.code in (0, 4), outcome.err
@@ -110,7 +110,7 @@ def test_a_group_outlives_its_topic(run: Run, group: str, topic: str) -> None:
     ("text", "expected"),
     [("orders", ("orders", [])), ("orders:0", ("orders", [0])), ("a.b:1,2", ("a.b", [1, 2]))],
 )
-def test_a_target_names_a_topic_and_perhaps_partitions(
+def test_target_is_a_topic_with_optional_partitions(
     text: str, expected: tuple[str, list[int]]
 ) -> None:
     assert parse_target(text) == expected

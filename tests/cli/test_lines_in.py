@@ -1,4 +1,4 @@
-"""Standard input of every kind."""
+"""Every kind of standard input."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def test_file_is_read_to_its_end(tmp_path: Path) -> None:
         assert read(file) == lines
 
 
-def test_nothing_is_no_lines() -> None:
+def test_empty_input_has_no_lines() -> None:
     with open(os.devnull, "rb") as nothing:
         assert read(nothing) == []
 
 
-def test_pipe_is_read_while_it_is_open_and_may_be_left() -> None:
+def test_pipe_is_read_while_it_is_open_and_may_be_abandoned() -> None:
     source, sink = os.pipe()
 
     async def first(stream: BinaryIO) -> str:

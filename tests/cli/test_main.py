@@ -65,7 +65,7 @@ def test_a_failure_shows_its_fix_and_gives_its_code(capsys: pytest.CaptureFixtur
         ["config", "describe", "cat", "t"],
     ],
 )
-def test_contradictions_are_wrong_usage_before_anything_is_contacted(
+def test_contradicting_options_are_usage_errors_before_any_connection(
     args: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(args) == 2
@@ -86,7 +86,7 @@ def test_every_command_has_examples(name: str) -> None:
     assert "Examples:" in (command.epilog or "")
 
 
-def test_a_full_disk_behind_standard_output_is_said() -> None:
+def test_full_disk_of_standard_output_is_reported() -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "kafkaesque.cli.main", "config", "list"],

@@ -29,7 +29,7 @@ def test_each_form_is_read(text: str, expected: OffsetSpec) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "--3", "1.5", "@x", "2026-13-01"])
-def test_other_words_are_refused_with_the_forms_there_are(text: str) -> None:
+def test_another_word_is_rejected_with_the_list_of_forms(text: str) -> None:
     with pytest.raises(ValueError, match="ISO time"):
         parse_offset_spec(text)
 
@@ -41,7 +41,7 @@ def test_a_year_month_day_is_a_time_and_not_an_offset() -> None:
 
 @UNHURRIED
 @given(st.integers(0, 1000), st.integers(0, 1000), st.integers(0, 5000))
-def test_no_offset_leaves_the_bounds(earliest: int, count: int, number: int) -> None:
+def test_offsets_are_clamped_to_the_bounds(earliest: int, count: int, number: int) -> None:
     bounds = Bounds(earliest, earliest + count, at_time=number)
     for kind in ("beginning", "end", "offset", "last", "time"):
         assert earliest <= resolve(OffsetSpec(kind, number), bounds) <= earliest + count

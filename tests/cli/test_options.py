@@ -37,7 +37,7 @@ def test_a_flag_wins_over_the_file_and_the_file_over_the_environment(tmp_path: P
     )
 
 
-def test_a_line_that_is_no_property_is_refused_with_its_place(tmp_path: Path) -> None:
+def test_line_that_is_not_a_property_is_rejected_with_file_and_line(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("a=1\nnonsense\n")
     with pytest.raises(click.UsageError, match="properties:2"):
@@ -52,7 +52,7 @@ def test_pairs(text: str, pair: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "=b", ""])
-def test_what_is_no_pair_is_wrong_usage(text: str) -> None:
+def test_text_that_is_not_a_pair_is_a_usage_error(text: str) -> None:
     with pytest.raises(click.UsageError):
         read_pair(text)
 

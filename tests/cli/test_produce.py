@@ -61,7 +61,7 @@ def test_every_kind_of_acknowledgement(run: Run, topic: str, acks: str) -> None:
     assert run("produce", topic, "--acks", acks, "--json", stdin="x\n").json["records"] == 1
 
 
-def test_a_record_that_is_refused_is_named_by_its_line(command: Run, name: str) -> None:
+def test_rejected_record_is_reported_by_its_line(command: Run, name: str) -> None:
     command("topic", "create", name, "-c", "max.message.bytes=1000")
     # Without batching, so that the small ones do not share the fate of the large.
     lone = ["-X", "batch.num.messages=1", "--no-idempotent"]
@@ -71,7 +71,7 @@ def test_a_record_that_is_refused_is_named_by_its_line(command: Run, name: str) 
     assert (outcome.json["records"], outcome.json["failed"]) == (2, 1)
 
 
-def test_a_record_that_nobody_takes_in_time_names_what_it_may_be(run: Run, name: str) -> None:
+def test_timed_out_record_is_reported_with_possible_causes(run: Run, name: str) -> None:
     run("topic", "create", name, "-c", "min.insync.replicas=2")
     outcome = run("produce", name, "--timeout", "1", stdin="x\n")
     assert outcome.code == 1
@@ -81,7 +81,7 @@ def test_a_record_that_nobody_takes_in_time_names_what_it_may_be(run: Run, name:
     assert "left on its disk" not in outcome.err
 
 
-def test_a_broken_line_stops_the_input_after_what_came_before(run: Run, topic: str) -> None:
+def test_invalid_line_ends_the_input_after_the_records_before_it(run: Run, topic: str) -> None:
     outcome = run("produce", topic, "--format", "json", stdin='{"value": "ok"}\nbroken\n')
     assert outcome.code == 1
     assert "stdin: line 2: not JSON" in outcome.err

@@ -18,13 +18,13 @@ def test_a_meter_counts_and_draws_nothing_off_a_terminal(
     assert capsys.readouterr() == ("", "")
 
 
-def test_one_record_is_told_without_a_rate() -> None:
+def test_one_record_is_shown_without_a_rate() -> None:
     meter = ProgressMeter("writing", visible=False, total=None)
     meter.add(1, 2048)
     assert meter.sentence("written") == "1 record (2.0 KiB) written"
 
 
-def test_more_records_are_told_with_their_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_records_are_shown_with_their_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([100.0, *[102.0] * 20])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     meter = ProgressMeter("writing", visible=False, total=None)

@@ -21,7 +21,7 @@ def records(
     return list(read_records(io.BytesIO(data), form, template))
 
 
-def test_a_line_is_a_value_and_knows_its_number() -> None:
+def test_line_is_a_value_with_its_number() -> None:
     found = records(b"one\n\nthree", InputFormat())
     assert [(r.number, r.value) for r in found] == [(1, b"one"), (2, b""), (3, b"three")]
 
@@ -30,7 +30,7 @@ def test_a_carriage_return_belongs_to_the_value() -> None:
     assert records(b"a\r\n", InputFormat())[0].value == b"a\r"
 
 
-def test_a_separator_cuts_once_so_values_may_hold_it() -> None:
+def test_line_is_split_at_the_first_separator_only() -> None:
     found = records(b"k:v:w\n", InputFormat(key_separator=b":"))
     assert (found[0].key, found[0].value) == (b"k", b"v:w")
 
@@ -45,7 +45,7 @@ def test_the_null_marker_makes_a_tombstone() -> None:
     assert [(r.key, r.value) for r in found] == [(b"k", None), (None, b"v")]
 
 
-def test_what_a_line_does_not_say_comes_from_the_command_line() -> None:
+def test_missing_fields_come_from_the_command_line() -> None:
     template = OutgoingRecord(0, None, b"key", (("h", b"v"),), 3, 99)
     assert records(b"x\n", InputFormat(), template) == [
         OutgoingRecord(1, b"x", b"key", (("h", b"v"),), 3, 99)
@@ -104,14 +104,14 @@ def test_json_bytes_come_as_base64_or_hex() -> None:
     assert (found.key, found.value) == (b"\xff", b"\x00\xff")
 
 
-def test_a_partition_on_the_command_line_wins_over_the_one_in_json() -> None:
+def test_partition_of_the_command_line_overrides_json() -> None:
     template = OutgoingRecord(0, None, partition=0)
     assert (
         records(b'{"value": "v", "partition": 9}', InputFormat("json"), template)[0].partition == 0
     )
 
 
-def test_blank_json_lines_are_passed_over_but_counted() -> None:
+def test_blank_json_lines_are_skipped_but_counted() -> None:
     assert [r.number for r in records(b'\n{"value": "v"}\n', InputFormat("json"))] == [2]
 
 

@@ -67,7 +67,7 @@ def test_json_holds_every_part_of_a_record() -> None:
     }
 
 
-def test_bytes_that_are_not_text_stand_in_a_field_of_their_own() -> None:
+def test_bytes_that_are_not_text_have_their_own_field() -> None:
     found = record_object(SampleRecord(key_=b"\xff", value_=None, headers_=(("h", b"\xfe"),)))
     assert "key" not in found
     assert found["key_base64"] == "/w=="

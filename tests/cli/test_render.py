@@ -58,7 +58,7 @@ def test_json_prints_the_value_and_no_notes(capsys: pytest.CaptureFixture[str]) 
     assert err == ""
 
 
-def test_an_empty_table_says_so_beside_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_table_is_a_note_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     Screen(as_json=False).table(COLUMNS, [], "nothing here")
     out, err = capsys.readouterr()
     assert out == ""

@@ -29,7 +29,7 @@ def test_an_existing_topic_fails_unless_tolerated(run: Run, topic: str) -> None:
     assert (tolerated.code, tolerated.json["topics"][0]["result"]) == (0, "exists")
 
 
-def test_one_bad_name_of_several_does_not_hide_the_good(run: Run, name: str) -> None:
+def test_one_invalid_name_does_not_prevent_the_others(run: Run, name: str) -> None:
     outcome = run("topic", "create", name, "bad/name", "--json")
     assert outcome.code == 1
     results = {row["topic"]: row["result"] for row in outcome.json["topics"]}
@@ -41,7 +41,7 @@ def test_validate_only_creates_nothing(run: Run, name: str) -> None:
     assert run("topic", "describe", name).code == 4
 
 
-def test_a_missing_topic_names_the_command_that_makes_it(command: Run, name: str) -> None:
+def test_error_of_a_missing_topic_has_the_command_that_creates_it(command: Run, name: str) -> None:
     outcome = command("topic", "describe", name)
     assert (outcome.code, outcome.out) == (4, "")
     assert f"kafkaesque topic create {name}" in outcome.err
@@ -65,7 +65,7 @@ def test_fewer_partitions_and_unknown_settings_are_refused(run: Run, topic: str)
     assert "no.such.setting" in refused.err
 
 
-def test_delete_without_a_terminal_demands_yes(run: Run, topic: str) -> None:
+def test_delete_without_a_terminal_requires_yes(run: Run, topic: str) -> None:
     outcome = run("topic", "delete", topic)
     assert outcome.code == 1
     assert "--yes" in outcome.err
@@ -88,7 +88,7 @@ def test_details_count_records(run: Run, topic: str) -> None:
     assert [topic, "2", "1", "3"] in [line.split() for line in lines]
 
 
-def test_internal_topics_are_listed_when_asked(run: Run, topic: str, name: str) -> None:
+def test_internal_topics_are_listed_with_internal(run: Run, topic: str, name: str) -> None:
     run("produce", topic, stdin="a\n")
     run("consume", topic, "--group", name)
     plain = [row["topic"] for row in run("topic", "list", "--json").json["topics"]]
@@ -99,7 +99,7 @@ def test_internal_topics_are_listed_when_asked(run: Run, topic: str, name: str) 
     assert "__consumer_offsets" in everything
 
 
-def test_a_partition_without_leader_shows_what_is_not_known(
+def test_partition_without_leader_has_no_offsets(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     partition = {"partition": 0, "leader": None, "replicas": [1, 2], "isr": [], "earliest": None}

@@ -41,7 +41,7 @@ def test_transactions_are_listed_and_shown(
     assert [row["start_offset"] for row in place["open"]] == [0]
 
 
-def test_aborted_by_its_id_a_transaction_ends_and_its_producer_is_fenced(
+def test_abort_by_id_ends_the_transaction_and_fences_its_producer(
     run: Run, producer: ck.Producer, topic: str, name: str
 ) -> None:
     outcome = run("transaction", "abort", name, "--yes", "--json")
@@ -53,7 +53,7 @@ def test_aborted_by_its_id_a_transaction_ends_and_its_producer_is_fenced(
     assert place["open"] == []
 
 
-def test_transaction_that_hangs_is_ended_where_it_is(
+def test_hanging_transaction_is_aborted_in_its_partition(
     run: Run, producer: ck.Producer, topic: str
 ) -> None:
     target = ("--topic", topic, "--partition", "0")
@@ -62,7 +62,7 @@ def test_transaction_that_hangs_is_ended_where_it_is(
     assert run("transaction", "abort", *target, "--yes").code == 4
 
 
-def test_what_is_not_there_is_not_found_and_wrong_usage_is_told(run: Run, name: str) -> None:
+def test_missing_transaction_is_not_found_and_wrong_usage_is_reported(run: Run, name: str) -> None:
     assert run("transaction", "show", name).code == 4
     assert run("transaction", "abort", name, "--yes").code == 4
     assert run("transaction", "show", "--topic", name, "--partition", "0").code == 4

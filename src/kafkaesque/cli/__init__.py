@@ -1,5 +1,6 @@
-"""The command line. Top of the house: it may import anything, and nothing imports it.
+"""The command line: parsing, printing and exit codes. It may import anything; nothing imports it.
 
-`main` loads commands lazily; a command group is a file. Operating commands talk to any Kafka by
-confluent-kafka through `client`, and everything a person or a script reads goes through `render`.
+`main` loads commands lazily, one module for each command or group of commands. Operations on a cluster are
+in `kafkaesque.admin` and raise AdminError, which `failures` turns into messages and exit codes. All output
+goes through `render`.
 """

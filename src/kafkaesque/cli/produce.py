@@ -163,7 +163,8 @@ def produce(
     _show_failures(writer, connection)
     if input_error:
         CommandFailure(
-            input_error, "records before this line were written; later records were not"
+            input_error,
+            "correct it, and send the input from this line on: earlier records were written",
         ).show()
     summary: dict[str, Any] = {**meter.summary(), "failed": writer.failed}
     if input_error:

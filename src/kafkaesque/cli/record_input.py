@@ -77,7 +77,7 @@ def parse_line(
         head, separator, line = line.partition(form.key_separator)
         if not separator:
             shown = form.key_separator.decode(errors="replace")
-            raise InputError(f"line {number}: no key separator {shown!r}")
+            raise InputError(f"line {number}: the key separator {shown!r} is missing")
         key = _decode(head, form, number)
     _, _, _, headers, partition, timestamp_ms = template
     return OutgoingRecord(
@@ -115,7 +115,9 @@ def parse_json_line(
         raise InputError(f"line {number}: not a JSON object")
     unknown = sorted(set(fields) - _JSON_FIELDS)
     if unknown:
-        raise InputError(f"line {number}: unknown field '{unknown[0]}'")
+        raise InputError(
+            f"line {number}: unknown field '{unknown[0]}'; the fields are {', '.join(sorted(_JSON_FIELDS))}"
+        )
     headers = tuple(_json_headers(fields.get("headers"), number)) or template.headers
     return OutgoingRecord(
         number,
@@ -172,7 +174,9 @@ def _json_timestamp(fields: dict[str, Any], number: int, template: OutgoingRecor
     try:
         return parse_time_ms(value)
     except ValueError:
-        raise InputError(f"line {number}: timestamp {value!r} is not an ISO time") from None
+        raise InputError(
+            f"line {number}: timestamp {value!r} is neither milliseconds nor an ISO time"
+        ) from None
 
 
 def _json_headers(value: Any, number: int) -> Headers:

@@ -1,4 +1,4 @@
-"""What a move lacks, by tables: features in use on one side, what the other side offers."""
+"""Verdicts by tables: the features in use on one side, the offer of the other."""
 
 from __future__ import annotations
 
@@ -88,14 +88,14 @@ USES: dict[str, tuple[Usage, Offer]] = {
 
 
 @pytest.mark.parametrize("feature", USES)
-def test_what_the_target_does_not_have_is_named_with_what_to_do(feature: str) -> None:
+def test_feature_that_the_target_lacks_is_listed_with_a_fix(feature: str) -> None:
     (verdict,) = lacking(*USES[feature])
     assert verdict.feature == feature
     assert verdict.fix
 
 
 @pytest.mark.parametrize("feature", USES)
-def test_what_is_not_in_use_is_not_missed(feature: str) -> None:
+def test_feature_that_is_not_in_use_is_not_required(feature: str) -> None:
     _, offer = USES[feature]
     assert lacking(replace(EMPTY, apis=offer.apis, topics=[PLAIN]), offer) == []
 
@@ -127,24 +127,24 @@ def test_requests_without_a_common_version_are_named() -> None:
     assert verdict.text == "no Produce"
 
 
-def test_transactions_are_seen_in_records_when_no_id_is_listed_any_more() -> None:
+def test_transactions_are_found_in_records_without_a_listed_id() -> None:
     usage = replace(EMPTY, batches=[batch(is_transactional=True)])
     (verdict,) = lacking(usage, replace(OFFER, apis=without(28)))
     assert "TxnOffsetCommit" in verdict.text
 
 
-def test_group_of_a_kind_that_nobody_knows_is_not_judged() -> None:
+def test_group_of_an_unknown_kind_has_an_unknown_verdict() -> None:
     usage = replace(EMPTY, groups=[GroupUse("g", "flock", False)])
     assert FeatureVerdict("flock groups", "unknown", "1: g") in judge(usage, OFFER)
 
 
-def test_apache_kafka_does_not_know_our_settings() -> None:
+def test_apache_kafka_lacks_our_own_settings() -> None:
     topics = [TopicUse("orders", 1, {"shine": "yes", "retention.ms": "1"})]
     usage = replace(EMPTY, topics=topics, cluster_settings={"flush": "never", "log.dirs": "/x"})
     found = lacking(usage, known_apache_kafka(usage))
     assert [verdict.text.split("=")[0] for verdict in found] == ["shine", "flush"]
 
 
-def test_long_lists_are_cut() -> None:
+def test_long_lists_are_shortened() -> None:
     assert named(["a", "b"]) == "2: a, b"
     assert named(list("abcde")) == "5: a, b, c and 2 more"

@@ -16,18 +16,18 @@ from kafkaesque.admin.rules.offset_reset import (
 BOUNDS = {("t", 1): Bounds(0, 50), ("t", 0): Bounds(5, 100)}
 
 
-def test_moving_to_a_place_covers_partitions_without_a_commit() -> None:
+def test_reset_to_a_position_includes_partitions_without_a_commit() -> None:
     changes = plan_reset({("t", 0): 40}, BOUNDS, OffsetSpec("beginning"))
     assert changes == [OffsetChange("t", 0, 40, 5, 100), OffsetChange("t", 1, None, 0, 50)]
 
 
-def test_a_shift_leaves_out_partitions_without_a_commit() -> None:
+def test_shift_skips_partitions_without_a_commit() -> None:
     changes = plan_reset({("t", 0): 40}, BOUNDS, Shift(-10))
     assert changes == [OffsetChange("t", 0, 40, 30, 100)]
 
 
 @pytest.mark.parametrize(("shift", "expected"), [(-1000, 5), (1000, 100), (0, 40)])
-def test_a_shift_stays_within_what_the_partition_holds(shift: int, expected: int) -> None:
+def test_shift_is_clamped_to_the_bounds(shift: int, expected: int) -> None:
     (change,) = plan_reset({("t", 0): 40}, BOUNDS, Shift(shift))
     assert change.new == expected
 
@@ -77,7 +77,7 @@ def test_a_document_has_the_change_and_the_lag_that_follows() -> None:
         (OffsetSpec("time", 1), 12),
     ],
 )
-def test_a_place_resolves_inside_the_bounds(spec: OffsetSpec, expected: int) -> None:
+def test_position_resolves_to_an_offset_within_the_bounds(spec: OffsetSpec, expected: int) -> None:
     assert resolve(spec, Bounds(10, 20, at_time=12)) == expected
 
 
