@@ -123,7 +123,7 @@ def test_blank_json_lines_are_skipped_but_counted() -> None:
         (b'{"valeu": "x"}', "unknown field 'valeu'"),
         (b'{"value": "x", "partition": -1}', "partition must be"),
         (b'{"value": "x", "partition": true}', "partition must be"),
-        (b'{"value": "x", "timestamp": "later"}', "not an ISO time"),
+        (b'{"value": "x", "timestamp": "later"}', "nor an ISO time"),
         (b'{"value": "x", "headers": 3}', "headers must be"),
         (b'{"value_base64": "?"}', "not base64"),
         (b'{"value_hex": "0"}', "value_hex"),

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from tests.lab.faults.histories import Story, dense
 
 from kafkaesque.cli import fault as command
+from kafkaesque.lab.faults import campaign
 from kafkaesque.lab.faults.catalog import NAMES
 from kafkaesque.lab.faults.checks.checker import check_history
 from kafkaesque.lab.faults.checks.history import History
@@ -47,7 +48,7 @@ class Runs:
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
     runs = Runs()
-    monkeypatch.setattr(command, "run_by_name", runs)
+    monkeypatch.setattr(campaign, "run_by_name", runs)
     handler = signal.getsignal(signal.SIGTERM)
     yield runs
     signal.signal(signal.SIGTERM, handler)
