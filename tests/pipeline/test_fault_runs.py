@@ -10,16 +10,16 @@ pytest.importorskip(
     "pyspark", reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]"
 )
 
-from kafkaesque.lab.faults.fault_run import RunOptions
-from kafkaesque.lab.faults.report import Report
+from kafkaesque.lab.faults.fault_run import FaultRunOptions
+from kafkaesque.lab.faults.report import FaultReport
 from kafkaesque.lab.faults.runner import run_by_name
 
 pytestmark = [pytest.mark.slow_spark, pytest.mark.timeout(3600)]
 
 
-def perform(name: str, keep: Path, rounds: int) -> Report:
+def perform(name: str, keep: Path, rounds: int) -> FaultReport:
     said: list[str] = []
-    options = RunOptions(records_per_s=100, rounds=rounds)
+    options = FaultRunOptions(records_per_s=100, rounds=rounds)
     report, history = run_by_name(name, options, said.append, keep)
     assert report.passed, "\n".join([*said, *report.lines(history)])
     assert report.verdict.lost == report.verdict.duplicated == 0

@@ -16,8 +16,8 @@ from kafkaesque.cli.failures import CommandFailure
 from kafkaesque.lab.bench.catalog import CATALOG, run
 from kafkaesque.lab.bench.peers import PeerFailed
 from kafkaesque.lab.bench.raw_load import LoadFailed
-from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.rounds import RunOptions
+from kafkaesque.lab.bench.report import BenchmarkReport
+from kafkaesque.lab.bench.rounds import BenchmarkOptions
 from kafkaesque.lab.harness.proc import raise_open_file_limit
 
 ROUNDS_DEFAULT = 3
@@ -101,7 +101,7 @@ def bench(
     failures: list[str] = []
     for one in CATALOG if name == "all" else [name]:
         try:
-            options = RunOptions(
+            options = BenchmarkOptions(
                 peers=peers or CATALOG[one].peers,
                 rounds=rounds,
                 quick=quick,
@@ -128,7 +128,7 @@ def bench(
         )
 
 
-def _run(name: str, options: RunOptions) -> Report:
+def _run(name: str, options: BenchmarkOptions) -> BenchmarkReport:
     try:
         return run(name, options)
     finally:
@@ -143,7 +143,7 @@ def _list(as_json: bool) -> None:
         click.echo(f"{name:<19}{entry.purpose} ({', '.join(entry.peers)})")
 
 
-def _show(report: Report, as_json: bool) -> None:
+def _show(report: BenchmarkReport, as_json: bool) -> None:
     """Print tables for people; with --json on standard error."""
     from rich.console import Console
 
@@ -156,7 +156,7 @@ def _show(report: Report, as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def _save(report: Report, directory: Path) -> None:
+def _save(report: BenchmarkReport, directory: Path) -> None:
     from kafkaesque.lab.bench.render import to_markdown
 
     directory.mkdir(parents=True, exist_ok=True)

@@ -16,8 +16,8 @@ from kafkaesque.lab.faults.campaign import SUMMED, Campaign, RunExecution, execu
 from kafkaesque.lab.faults.catalog import NAMES, load_run
 from kafkaesque.lab.faults.checks.checker import check_history
 from kafkaesque.lab.faults.checks.history import HistoryUnusable
-from kafkaesque.lab.faults.fault_run import RunOptions
-from kafkaesque.lab.faults.report import Report
+from kafkaesque.lab.faults.fault_run import FaultRunOptions
+from kafkaesque.lab.faults.report import FaultReport
 from kafkaesque.lab.faults.runner import load_history
 
 ALL = "all"
@@ -127,7 +127,7 @@ def run_faults(
     for one in NAMES if ALL in names else dict.fromkeys(names):
         own_rounds = load_run(one).rounds if seconds is None and ALL not in names else None
         for its_seed in range(seed, seed + repeat):
-            options = RunOptions(
+            options = FaultRunOptions(
                 seconds or SECONDS, records_per_s, its_seed, rounds or own_rounds, amount
             )
             where = keep / f"seed-{its_seed}" if keep is not None and repeat > 1 else keep
@@ -146,7 +146,7 @@ def run_faults(
     _end(campaign, gaps_are_listed=ALL in names)
 
 
-def _execute(name: str, options: RunOptions, keep: Path | None, as_json: bool) -> RunExecution:
+def _execute(name: str, options: FaultRunOptions, keep: Path | None, as_json: bool) -> RunExecution:
     click.echo(f"-- {name}: {load_run(name).purpose}", err=True)
     done = execute(name, options, lambda text: click.echo(text, err=True), keep)
     if done.trouble:
@@ -202,7 +202,7 @@ def check_file(file: Path, as_json: bool) -> None:
         ) from error
     seconds = time.perf_counter() - started
     records = verdict.figures.acknowledged + verdict.figures.polled
-    report = Report(name=history.name, verdict=verdict)
+    report = FaultReport(name=history.name, verdict=verdict)
     click.echo(
         f"{len(history.operations)} operations, {records} records checked in {seconds:.2f} s",
         err=as_json,

@@ -14,7 +14,7 @@ from kafkaesque.cli.options import examples
 from kafkaesque.lab.sim.campaign import keep_seed, summarize, summarize_planted
 from kafkaesque.lab.sim.planted import PLANTED
 from kafkaesque.lab.sim.planted.bug import Found, Planted, find
-from kafkaesque.lab.sim.runner import Outcome, replay_command, run_seeds, show_seed
+from kafkaesque.lab.sim.runner import SeedResult, replay_command, run_seeds, show_seed
 
 PROGRESS_EVERY_S = 10.0
 FAILURES_FILE = ".kafkaesque-sim-failures.txt"
@@ -106,7 +106,7 @@ def _run_one(seed: int, with_trace: bool, keep: Path, as_json: bool) -> None:
 
 def _run_many(seeds: range, jobs: int, keep: Path, as_json: bool) -> None:
     started = shown = time.monotonic()
-    outcomes: list[Outcome] = []
+    outcomes: list[SeedResult] = []
     for outcome in run_seeds(seeds, jobs):
         outcomes.append(outcome)
         _report_violation(outcome, keep, as_json)
@@ -125,7 +125,7 @@ def _run_many(seeds: range, jobs: int, keep: Path, as_json: bool) -> None:
     _set_exit_code(summary["violations"] == 0)
 
 
-def _report_violation(outcome: Outcome, keep: Path, as_json: bool) -> None:
+def _report_violation(outcome: SeedResult, keep: Path, as_json: bool) -> None:
     """Print a failed seed with the command that reproduces it, and keep it."""
     if outcome.violation is None:
         return

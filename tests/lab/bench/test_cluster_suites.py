@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from kafkaesque.lab.bench.catalog import run
-from kafkaesque.lab.bench.report import Case, Report
-from kafkaesque.lab.bench.rounds import RunOptions
+from kafkaesque.lab.bench.report import BenchmarkReport, Case
+from kafkaesque.lab.bench.rounds import BenchmarkOptions
 
 pytestmark = [pytest.mark.story, pytest.mark.timeout(400)]
 
 
-def quick(name: str, directory: Path) -> Report:
-    return run(name, RunOptions(("ours",), 1, quick=True, directory=directory))
+def quick(name: str, directory: Path) -> BenchmarkReport:
+    return run(name, BenchmarkOptions(("ours",), 1, quick=True, directory=directory))
 
 
 def ours(case: Case) -> dict[str, float]:

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkaesque.lab.bench.figures import (
-    Comparison,
     Goal,
+    GoalComparison,
     Summary,
     latency_figures,
     paired_ratio,
@@ -88,7 +88,7 @@ def test_latency_percentiles_ascend_and_are_values_that_occurred(latencies_ns: l
 
 
 def test_comparison_without_a_goal_is_neither_met_nor_missed() -> None:
-    assert Comparison("case", "what", Summary((1.0,)), None).as_json()["met"] is None
+    assert GoalComparison("case", "what", Summary((1.0,)), None).as_json()["met"] is None
 
 
 def test_figures_claim_four_digits() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.lab.bench.idle_clients import Group
+from kafkaesque.lab.bench.idle_clients import IdleGroup
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from kafkaesque.lab.bench.idle_clients import Group
 def test_group_is_settled_when_all_members_share_a_generation(
     synced: dict[str, int], settled: bool
 ) -> None:
-    assert Group("g", 2, synced).is_settled is settled
+    assert IdleGroup("g", 2, synced).is_settled is settled

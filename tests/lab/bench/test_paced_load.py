@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkaesque.lab.bench.paced_load import NS_PER_S, Frame, PacedConnection, drive_paced
+from kafkaesque.lab.bench.paced_load import NS_PER_S, PacedConnection, ProduceFrame, drive_paced
 from kafkaesque.lab.bench.raw_load import LoadFailed
 
 ANSWER = (4).to_bytes(4) + b"done"
@@ -26,7 +26,7 @@ def connection(
     sock: socket.socket, *, interval_ns: int = 0, in_flight_max: int = 2
 ) -> PacedConnection:
     return PacedConnection(
-        sock, [Frame(b"aa", 1, 2), Frame(b"bb", 1, 2)], interval_ns, in_flight_max
+        sock, [ProduceFrame(b"aa", 1, 2), ProduceFrame(b"bb", 1, 2)], interval_ns, in_flight_max
     )
 
 

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from kafkaesque.lab.bench.pipeline_costs import Meter, Reading, Spent
+from kafkaesque.lab.bench.pipeline_costs import CpuMeter, Reading, Spent
 
 _BUSY = "import sys, time; t = time.process_time\nwhile t() < 0.1: pass\nprint(flush=True); sys.stdin.read()"
 
@@ -19,10 +19,10 @@ def busy_process() -> subprocess.Popen[bytes]:
 
 
 def test_cpu_of_a_child_is_pythons_and_that_of_the_broker_its_own() -> None:
-    before = Meter(broker_pid=-1).read()
+    before = CpuMeter(broker_pid=-1).read()
     with busy_process() as child:
-        as_child = Meter(broker_pid=-1).read() - before
-        as_broker = Meter(broker_pid=child.pid).read() - before
+        as_child = CpuMeter(broker_pid=-1).read() - before
+        as_broker = CpuMeter(broker_pid=child.pid).read() - before
         child.communicate()
     # The kernel counts in hundredths.
     assert as_child.python_s > 0.05
@@ -33,10 +33,10 @@ def test_cpu_of_a_child_is_pythons_and_that_of_the_broker_its_own() -> None:
 
 def test_process_that_ended_costs_nothing_rather_than_less() -> None:
     with busy_process() as child:
-        before = Meter(broker_pid=-1).read()
+        before = CpuMeter(broker_pid=-1).read()
         child.communicate()
     assert child.pid in before.python
-    assert (Meter(broker_pid=-1).read() - before).python_s >= 0
+    assert (CpuMeter(broker_pid=-1).read() - before).python_s >= 0
 
 
 def test_cost_of_records_is_told_with_and_without_the_compiler() -> None:

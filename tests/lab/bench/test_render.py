@@ -9,7 +9,7 @@ from rich.console import Console
 
 from kafkaesque.lab.bench.figures import Goal, Summary
 from kafkaesque.lab.bench.render import number, spread, to_console, to_markdown
-from kafkaesque.lab.bench.report import Report
+from kafkaesque.lab.bench.report import BenchmarkReport
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,10 @@ def test_spread_of_one_round_is_just_the_number() -> None:
     assert spread(Summary((1.0, 2.0, 4.0))) == "2  [1 .. 4]"
 
 
-def sample() -> Report:
-    report = Report("latency", {"acks": 1}, machine={"cores": 2}, peers={"ours": "kafkaesque"})
+def sample() -> BenchmarkReport:
+    report = BenchmarkReport(
+        "latency", {"acks": 1}, machine={"cores": 2}, peers={"ours": "kafkaesque"}
+    )
     case = report.case("one at a time")
     case.add("floor", {"p50_ms": 0.05})
     case.add("ours", {"p50_ms": 0.2, "extra": 1.0})

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 from kafkaesque.lab.bench.figures import Goal
-from kafkaesque.lab.bench.report import Report, figure_names
+from kafkaesque.lab.bench.report import BenchmarkReport, figure_names
 
 
-def report_of_two_peers() -> Report:
-    report = Report("produce", {"acks": 1})
+def report_of_two_peers() -> BenchmarkReport:
+    report = BenchmarkReport("produce", {"acks": 1})
     case = report.case("raw")
     case.add("kafka", {"mb_per_s": 100.0})
     case.add("ours", {"mb_per_s": 150.0, "requests_per_s": 3.0})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkaesque.lab.bench.peers import Peer, PeerOptions
-from kafkaesque.lab.bench.report import Report
+from kafkaesque.lab.bench.report import BenchmarkReport
 from kafkaesque.lab.bench.rounds import (
     Cost,
     Metered,
@@ -81,7 +81,7 @@ def test_throughput_figures_have_units_in_their_names() -> None:
 
 @pytest.mark.parametrize(("share", "notes"), [(0.05, 0), (0.5, 1)])
 def test_busy_strangers_are_noted(share: float, notes: int) -> None:
-    report = Report("produce", {})
+    report = BenchmarkReport("produce", {})
     report.case("raw").add("ours", {"strangers_cpu_share": share})
     note_other_load(report, report.cases)
     assert len(report.notes) == notes

@@ -6,13 +6,13 @@ import random
 from collections.abc import Mapping, Sequence
 
 from kafkaesque.lab.faults.checks.history import (
+    ClientOperation,
     Function,
     History,
     Key,
-    Operation,
-    Outcome,
+    OperationOutcome,
     Polled,
-    Sent,
+    SentRecord,
     Terms,
     Value,
 )
@@ -25,20 +25,20 @@ class Story:
 
     def __init__(self, **terms: object) -> None:
         self.terms = Terms(**terms)  # type: ignore[arg-type]
-        self.operations: list[Operation] = []
+        self.operations: list[ClientOperation] = []
 
     def add(
         self,
         process: int,
         f: Function,
-        micro: Sequence[Sent | Polled] = (),
-        outcome: Outcome = Outcome.OK,
+        micro: Sequence[SentRecord | Polled] = (),
+        outcome: OperationOutcome = OperationOutcome.OK,
         keys: Sequence[Key] = (),
         rebalanced: Sequence[Key] = (),
     ) -> Story:
         index = len(self.operations)
         self.operations.append(
-            Operation(
+            ClientOperation(
                 index=index,
                 process=process,
                 outcome=outcome,
@@ -54,12 +54,12 @@ class Story:
 
     def send(
         self, value: Value, offset: int | None, *, process: int = 0, key: Key = 0,
-        outcome: Outcome = Outcome.OK,
+        outcome: OperationOutcome = OperationOutcome.OK,
     ) -> Story:  # fmt: skip
-        return self.add(process, Function.SEND, [Sent(key, offset, value)], outcome)
+        return self.add(process, Function.SEND, [SentRecord(key, offset, value)], outcome)
 
     def poll(
-        self, rows: Rows, *, process: int = 9, outcome: Outcome = Outcome.OK,
+        self, rows: Rows, *, process: int = 9, outcome: OperationOutcome = OperationOutcome.OK,
         rebalanced: Sequence[Key] = (),
     ) -> Story:  # fmt: skip
         return self.add(process, Function.POLL, [polled(rows)], outcome, rebalanced=rebalanced)
@@ -67,7 +67,12 @@ class Story:
     def final(self, rows: Rows, *, process: int = 99) -> Story:
         return self.add(process, Function.FINAL, [polled(rows)])
 
-    def txn(self, *micro: Sent | Polled, process: int = 0, outcome: Outcome = Outcome.OK) -> Story:
+    def txn(
+        self,
+        *micro: SentRecord | Polled,
+        process: int = 0,
+        outcome: OperationOutcome = OperationOutcome.OK,
+    ) -> Story:
         return self.add(process, Function.TXN, micro, outcome)
 
     def assign(self, *keys: Key, process: int = 9) -> Story:
@@ -107,12 +112,14 @@ def random_clean(seed: int, *, sends: int = 300, keys: int = 3, producers: int =
         key, process = rng.randrange(keys), rng.randrange(producers)
         value = next_value[key]
         next_value[key] += 1
-        outcome = rng.choices(list(Outcome), weights=[90, 4, 6])[0]
-        is_there = outcome is Outcome.OK or (outcome is Outcome.INFO and rng.random() < 0.5)
+        outcome = rng.choices(list(OperationOutcome), weights=[90, 4, 6])[0]
+        is_there = outcome is OperationOutcome.OK or (
+            outcome is OperationOutcome.INFO and rng.random() < 0.5
+        )
         offset = len(logs[key]) if is_there else None
         if is_there:
             logs[key].append(value)
-        told = offset if outcome is Outcome.OK else None
+        told = offset if outcome is OperationOutcome.OK else None
         story.send(value, told, process=process, key=key, outcome=outcome)
         if rng.random() < 0.3:
             _read_on(rng, story, logs, positions)
@@ -137,8 +144,8 @@ def _read_on(
         end = min(len(logs[key]), start + rng.randint(0, 8))
         if end > start:
             rows[key] = dense(*logs[key])[start:end]
-    outcome = Outcome.INFO if rng.random() < 0.1 else Outcome.OK
+    outcome = OperationOutcome.INFO if rng.random() < 0.1 else OperationOutcome.OK
     story.poll(rows, process=process, outcome=outcome)
-    if outcome is Outcome.OK:
+    if outcome is OperationOutcome.OK:
         for key, records in rows.items():
             positions[process][key] += len(records)

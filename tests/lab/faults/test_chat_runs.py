@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.lab.faults.fault_run import RunOptions
-from kafkaesque.lab.faults.report import Report
+from kafkaesque.lab.faults.fault_run import FaultRunOptions
+from kafkaesque.lab.faults.report import FaultReport
 from kafkaesque.lab.faults.runner import run_by_name
 
 CLIENTS = 20
@@ -21,9 +21,9 @@ def _few_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKAESQUE_CHAT_RATE", "20")
 
 
-def perform(name: str, keep: Path) -> Report:
+def perform(name: str, keep: Path) -> FaultReport:
     said: list[str] = []
-    report, history = run_by_name(name, RunOptions(rounds=1), said.append, keep)
+    report, history = run_by_name(name, FaultRunOptions(rounds=1), said.append, keep)
     assert report.passed, "\n".join([*said, *report.lines(history)])
     assert {zero: report.notes[zero] for zero in ZEROS} == dict.fromkeys(ZEROS, 0)
     assert report.notes["clients"] == CLIENTS

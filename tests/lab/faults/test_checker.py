@@ -10,10 +10,15 @@ from tests.lab.faults.histories import Story, dense, polled
 
 from kafkaesque.lab.faults.checks.anomalies import MEANINGS, Name
 from kafkaesque.lab.faults.checks.checker import EXAMPLES_MAX, check_history
-from kafkaesque.lab.faults.checks.history import Damage, HistoryUnusable, Outcome, Sent
+from kafkaesque.lab.faults.checks.history import (
+    DestroyedRange,
+    HistoryUnusable,
+    OperationOutcome,
+    SentRecord,
+)
 from kafkaesque.lab.faults.checks.observations import Observations
 
-INFO, FAIL = Outcome.INFO, Outcome.FAIL
+INFO, FAIL = OperationOutcome.INFO, OperationOutcome.FAIL
 
 
 class Case(NamedTuple):
@@ -63,9 +68,9 @@ CASES = [
     # An unknown transaction of which one record was read must be there as a whole.
     Case(
         Name.LOST_WRITE,
-        Story().txn(Sent(0, 0, 1), Sent(1, 0, 2), outcome=INFO).send(3, 1, key=1)
+        Story().txn(SentRecord(0, 0, 1), SentRecord(1, 0, 2), outcome=INFO).send(3, 1, key=1)
         .poll({0: [(0, 1)], 1: [(1, 3)]}),
-        Story().txn(Sent(0, 0, 1), Sent(1, 0, 2), outcome=INFO).send(3, 1, key=1)
+        Story().txn(SentRecord(0, 0, 1), SentRecord(1, 0, 2), outcome=INFO).send(3, 1, key=1)
         .poll({1: [(1, 3)]}),
         (2,),
         (0,),
@@ -94,8 +99,8 @@ CASES = [
     ),
     Case(
         Name.DAMAGE_SERVED,
-        Story(damaged=(Damage(0, 1, 1),)).send(1, 0).send(2, 1).final({0: dense(1, 2)}),
-        Story(damaged=(Damage(0, 1, 1),)).send(1, 0).send(2, 1).send(3, 2)
+        Story(damaged=(DestroyedRange(0, 1, 1),)).send(1, 0).send(2, 1).final({0: dense(1, 2)}),
+        Story(damaged=(DestroyedRange(0, 1, 1),)).send(1, 0).send(2, 1).send(3, 2)
         .final({0: [(0, 1), (2, 3)]}),
         (2,),
         (1,),
@@ -123,8 +128,8 @@ CASES = [
     ),
     Case(
         Name.PRECOMMITTED_READ,
-        Story().txn(Sent(0, 0, 1), polled({0: [(0, 1)]})),
-        Story().txn(Sent(0, 0, 1), polled({1: [(0, 1)]})),
+        Story().txn(SentRecord(0, 0, 1), polled({0: [(0, 1)]})),
+        Story().txn(SentRecord(0, 0, 1), polled({1: [(0, 1)]})),
         (1,),
         (0,),
     ),
@@ -198,37 +203,37 @@ CASES = [
     ),
     Case(
         Name.INT_NONMONOTONIC_SEND,
-        Story().txn(Sent(0, 1, 1), Sent(0, 0, 2)),
-        Story().txn(Sent(0, 0, 1), Sent(0, 1, 2)),
+        Story().txn(SentRecord(0, 1, 1), SentRecord(0, 0, 2)),
+        Story().txn(SentRecord(0, 0, 1), SentRecord(0, 1, 2)),
         (1, 2),
         (1, 0),
     ),
     Case(
         Name.INT_SEND_SKIP,
-        Story().txn(Sent(0, 0, 1), Sent(0, 2, 2)).send(3, 1, process=1),
-        Story().txn(Sent(0, 0, 1), Sent(0, 1, 2)).send(3, 2, process=1),
+        Story().txn(SentRecord(0, 0, 1), SentRecord(0, 2, 2)).send(3, 1, process=1),
+        Story().txn(SentRecord(0, 0, 1), SentRecord(0, 1, 2)).send(3, 2, process=1),
         (1, 2),
         (0, 2),
     ),
     Case(
         Name.G0,
-        Story().txn(Sent(0, 0, 1), Sent(1, 1, 1)).txn(Sent(0, 1, 2), Sent(1, 0, 2), process=1),
-        Story().txn(Sent(0, 0, 1), Sent(1, 0, 1)).txn(Sent(0, 1, 2), Sent(1, 1, 2), process=1),
+        Story().txn(SentRecord(0, 0, 1), SentRecord(1, 1, 1)).txn(SentRecord(0, 1, 2), SentRecord(1, 0, 2), process=1),
+        Story().txn(SentRecord(0, 0, 1), SentRecord(1, 0, 1)).txn(SentRecord(0, 1, 2), SentRecord(1, 1, 2), process=1),
         (),
     ),
     Case(
         Name.G1C,
-        Story().txn(Sent(0, 0, 1), polled({1: [(0, 2)]}))
-        .txn(Sent(1, 0, 2), polled({0: [(0, 1)]}), process=1),
-        Story().txn(Sent(0, 0, 1))
-        .txn(Sent(1, 0, 2), polled({0: [(0, 1)]}), process=1),
+        Story().txn(SentRecord(0, 0, 1), polled({1: [(0, 2)]}))
+        .txn(SentRecord(1, 0, 2), polled({0: [(0, 1)]}), process=1),
+        Story().txn(SentRecord(0, 0, 1))
+        .txn(SentRecord(1, 0, 2), polled({0: [(0, 1)]}), process=1),
         (),
     ),
     Case(
         Name.TORN_TRANSACTION,
-        Story().txn(Sent(0, 0, 1), Sent(1, 0, 2)).send(3, 1, key=1)
+        Story().txn(SentRecord(0, 0, 1), SentRecord(1, 0, 2)).send(3, 1, key=1)
         .final({0: [(0, 1)], 1: [(1, 3)]}),
-        Story().txn(Sent(0, 0, 1), Sent(1, 0, 2)).send(3, 1, key=1)
+        Story().txn(SentRecord(0, 0, 1), SentRecord(1, 0, 2)).send(3, 1, key=1)
         .poll({0: [(0, 1)], 1: [(1, 3)]}),
         (2,),
         (0,),
@@ -236,14 +241,14 @@ CASES = [
     # Never placed by anyone: it is the complete final read that shows it missing.
     Case(
         Name.TORN_TRANSACTION,
-        Story().txn(Sent(0, None, 1), Sent(1, None, 2), outcome=INFO).final({0: [(0, 1)]}),
-        Story().txn(Sent(0, None, 1), Sent(1, None, 2), outcome=INFO).final({}),
+        Story().txn(SentRecord(0, None, 1), SentRecord(1, None, 2), outcome=INFO).final({0: [(0, 1)]}),
+        Story().txn(SentRecord(0, None, 1), SentRecord(1, None, 2), outcome=INFO).final({}),
         (2,),
     ),
     Case(
         Name.TORN_TRANSACTION,
-        Story().txn(Sent(0, 0, 1), Sent(1, 0, 2), outcome=FAIL).poll({0: [(0, 1)]}),
-        Story().txn(Sent(0, 0, 1), Sent(1, 0, 2), outcome=FAIL).poll({1: []}),
+        Story().txn(SentRecord(0, 0, 1), SentRecord(1, 0, 2), outcome=FAIL).poll({0: [(0, 1)]}),
+        Story().txn(SentRecord(0, 0, 1), SentRecord(1, 0, 2), outcome=FAIL).poll({1: []}),
         (1,),
         (0,),
     ),
@@ -291,7 +296,7 @@ CASES = [
     Case(
         Name.INCONSISTENT_OFFSETS,
         Story().send(1, 0).send(2, 0).poll({0: [(0, 2)]}),
-        Story().txn(Sent(0, 0, 1), outcome=INFO).send(2, 0).poll({0: [(0, 2)]}),
+        Story().txn(SentRecord(0, 0, 1), outcome=INFO).send(2, 0).poll({0: [(0, 2)]}),
         (1, 2),
         (0,),
     ),
@@ -313,24 +318,24 @@ CASES = [
     # Only a final reader that read everything can say that a record is nowhere.
     Case(
         Name.TORN_TRANSACTION,
-        Story().txn(Sent(0, None, 1), Sent(1, None, 2), outcome=INFO).final({0: [(0, 1)]}),
-        Story().txn(Sent(0, None, 1), Sent(1, None, 2), outcome=INFO).poll({0: [(0, 1)]})
+        Story().txn(SentRecord(0, None, 1), SentRecord(1, None, 2), outcome=INFO).final({0: [(0, 1)]}),
+        Story().txn(SentRecord(0, None, 1), SentRecord(1, None, 2), outcome=INFO).poll({0: [(0, 1)]})
         .final({}, process=98),
         (2,),
     ),
     Case(
         Name.TORN_TRANSACTION,
-        Story().txn(Sent(0, None, 1), Sent(1, None, 2), outcome=INFO).final({0: [(0, 1)]}),
-        Story(final_reads_complete=False).txn(Sent(0, None, 1), Sent(1, None, 2), outcome=INFO)
+        Story().txn(SentRecord(0, None, 1), SentRecord(1, None, 2), outcome=INFO).final({0: [(0, 1)]}),
+        Story(final_reads_complete=False).txn(SentRecord(0, None, 1), SentRecord(1, None, 2), outcome=INFO)
         .final({0: [(0, 1)]}),
         (2,),
     ),
     # Missing as a whole is lost, not torn.
     Case(
         Name.TORN_TRANSACTION,
-        Story().txn(Sent(0, 0, 1), Sent(1, 0, 2)).send(3, 1).send(4, 1, key=1)
+        Story().txn(SentRecord(0, 0, 1), SentRecord(1, 0, 2)).send(3, 1).send(4, 1, key=1)
         .final({0: dense(1, 3), 1: [(1, 4)]}),
-        Story().txn(Sent(0, 0, 1), Sent(1, 0, 2)).send(3, 1).send(4, 1, key=1)
+        Story().txn(SentRecord(0, 0, 1), SentRecord(1, 0, 2)).send(3, 1).send(4, 1, key=1)
         .final({0: [(1, 3)], 1: [(1, 4)]}),
         (2,),
         (0,),
@@ -338,9 +343,9 @@ CASES = [
     # A reader that was moved over the place did not pass it.
     Case(
         Name.TORN_TRANSACTION,
-        two().txn(Sent(0, 2, 3), Sent(1, 0, 4)).send(5, 3)
+        two().txn(SentRecord(0, 2, 3), SentRecord(1, 0, 4)).send(5, 3)
         .poll({0: dense(1, 2), 1: [(0, 4)]}).poll({0: [(3, 5)]}),
-        two().txn(Sent(0, 2, 3), Sent(1, 0, 4)).send(5, 3)
+        two().txn(SentRecord(0, 2, 3), SentRecord(1, 0, 4)).send(5, 3)
         .poll({0: dense(1, 2), 1: [(0, 4)]}).poll({0: [(3, 5)]}, rebalanced=[0]),
         (3,),
         (2,),
@@ -402,7 +407,7 @@ def test_what_kafka_never_promises_is_always_legal(story: Story) -> None:
 
 
 def test_damaged_records_are_counted_apart_and_are_not_lost() -> None:
-    story = Story(damaged=(Damage(0, 1, 2),))
+    story = Story(damaged=(DestroyedRange(0, 1, 2),))
     for value in range(4):
         story.send(value, value)
     verdict = check_history(story.final({0: [(0, 0), (3, 3)]}, process=9).history)

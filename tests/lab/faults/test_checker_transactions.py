@@ -11,12 +11,12 @@ import pytest
 from kafkaesque.lab.faults.checks.anomalies import Name
 from kafkaesque.lab.faults.checks.checker import check_history
 from kafkaesque.lab.faults.checks.history import (
+    ClientOperation,
     Function,
     History,
-    Operation,
-    Outcome,
+    OperationOutcome,
     Polled,
-    Sent,
+    SentRecord,
     Terms,
 )
 
@@ -34,28 +34,32 @@ class Log:
         self.rng = rng
         self.ends = dict.fromkeys(KEYS, 0)
         self.visible: dict[int, Rows] = {key: [] for key in KEYS}
-        self.operations: list[Operation] = []
+        self.operations: list[ClientOperation] = []
         self.next_value = 0
 
     def add(
         self,
         process: int,
         f: Function,
-        outcome: Outcome,
-        micro: list[Sent | Polled],
+        outcome: OperationOutcome,
+        micro: list[SentRecord | Polled],
         **more: object,
     ) -> None:
         index = len(self.operations)
         self.operations.append(
-            Operation(index, process, outcome, f, tuple(micro), **more)  # type: ignore[arg-type]
+            ClientOperation(index, process, outcome, f, tuple(micro), **more)  # type: ignore[arg-type]
         )
 
     def transact(self) -> None:
         """One transaction, which may also have read what others committed before it."""
         rng = self.rng
-        outcome = rng.choices((Outcome.OK, Outcome.FAIL, Outcome.INFO), (7, 2, 2))[0]
-        is_visible = outcome is Outcome.OK or (outcome is Outcome.INFO and rng.random() < 0.5)
-        micro: list[Sent | Polled] = []
+        outcome = rng.choices(
+            (OperationOutcome.OK, OperationOutcome.FAIL, OperationOutcome.INFO), (7, 2, 2)
+        )[0]
+        is_visible = outcome is OperationOutcome.OK or (
+            outcome is OperationOutcome.INFO and rng.random() < 0.5
+        )
+        micro: list[SentRecord | Polled] = []
         if rng.random() < 0.4:
             key = rng.choice(KEYS)
             if self.visible[key]:
@@ -66,7 +70,7 @@ class Log:
             self.next_value += 1
             offset = self.ends[key]
             self.ends[key] += rng.randint(1, 3)  # markers of others stand in between
-            micro.append(Sent(key, offset, value))
+            micro.append(SentRecord(key, offset, value))
             appeared.append((key, (offset, value)))
         if is_visible:
             for key, row in appeared:
@@ -74,12 +78,12 @@ class Log:
         self.add(self.rng.randrange(1000, 10**6), Function.TXN, outcome, micro)
 
     def read_all(self, process: int) -> None:
-        self.add(process, Function.ASSIGN, Outcome.OK, [], keys=tuple(KEYS))
+        self.add(process, Function.ASSIGN, OperationOutcome.OK, [], keys=tuple(KEYS))
         for key in KEYS:
             rows = self.visible[key]
             for start in range(0, len(rows), 7):
                 polled = Polled({key: rows[start : start + 7]})
-                self.add(process, Function.FINAL, Outcome.OK, [polled])
+                self.add(process, Function.FINAL, OperationOutcome.OK, [polled])
 
 
 def random_clean(seed: int) -> Log:
@@ -91,7 +95,7 @@ def random_clean(seed: int) -> Log:
     return log
 
 
-def bad_names(operations: list[Operation]) -> set[Name]:
+def bad_names(operations: list[ClientOperation]) -> set[Name]:
     return set(check_history(History(TERMS, operations)).bad)
 
 
@@ -103,7 +107,7 @@ def test_clean_history_has_no_anomaly(seed: int) -> None:
 # -- defects --------------------------------------------------------------------------------------
 
 
-def with_rows(operations: list[Operation], change: Callable[[int, Rows], Rows]) -> None:
+def with_rows(operations: list[ClientOperation], change: Callable[[int, Rows], Rows]) -> None:
     """Every final read hands out what `change` makes of it."""
     for place, one in enumerate(operations):
         if one.f is Function.FINAL:
@@ -114,7 +118,7 @@ def with_rows(operations: list[Operation], change: Callable[[int, Rows], Rows]) 
             operations[place] = msgspec.structs.replace(one, micro=tuple(polls))
 
 
-def transactions(log: Log, outcome: Outcome, sends_min: int = 1) -> list[Operation]:
+def transactions(log: Log, outcome: OperationOutcome, sends_min: int = 1) -> list[ClientOperation]:
     return [
         one
         for one in log.operations
@@ -122,20 +126,20 @@ def transactions(log: Log, outcome: Outcome, sends_min: int = 1) -> list[Operati
     ]
 
 
-def some_inner_send(log: Log) -> tuple[Operation, Sent]:
+def some_inner_send(log: Log) -> tuple[ClientOperation, SentRecord]:
     """A record of a committed transaction of several, with a later one behind it in its key."""
     last = {key: rows[-1][1] for key, rows in log.visible.items()}
     return log.rng.choice(
         [
             (one, sent)
-            for one in transactions(log, Outcome.OK, 2)
+            for one in transactions(log, OperationOutcome.OK, 2)
             for sent in one.sends
             if sent.value != last[sent.key]
         ]
     )
 
 
-def hide(log: Log, hidden: Sent) -> None:
+def hide(log: Log, hidden: SentRecord) -> None:
     with_rows(log.operations, lambda _, rows: [row for row in rows if row[1] != hidden.value])
 
 
@@ -145,7 +149,7 @@ def hide_one_record(log: Log) -> None:
 
 
 def show_an_aborted_one(log: Log) -> None:
-    sent = log.rng.choice(transactions(log, Outcome.FAIL)).sends[0]
+    sent = log.rng.choice(transactions(log, OperationOutcome.FAIL)).sends[0]
     row = (sent.offset or 0, sent.value)
     with_rows(
         log.operations,
@@ -156,19 +160,19 @@ def show_an_aborted_one(log: Log) -> None:
 def show_a_part_of_an_unknown_one(log: Log) -> None:
     """Nobody knows how it ended, but one of its records is there: then all must be."""
     one, sent = some_inner_send(log)
-    log.operations[one.index] = msgspec.structs.replace(one, outcome=Outcome.INFO)
+    log.operations[one.index] = msgspec.structs.replace(one, outcome=OperationOutcome.INFO)
     hide(log, sent)
 
 
 def read_itself(log: Log) -> None:
-    one = log.rng.choice(transactions(log, Outcome.OK))
+    one = log.rng.choice(transactions(log, OperationOutcome.OK))
     sent = one.sends[0]
     polled = Polled({sent.key: [(sent.offset or 0, sent.value)]})
     log.operations[one.index] = msgspec.structs.replace(one, micro=(*one.micro, polled))
 
 
 def read_in_a_circle(log: Log) -> None:
-    first, second = log.rng.sample(transactions(log, Outcome.OK), 2)
+    first, second = log.rng.sample(transactions(log, OperationOutcome.OK), 2)
     for reader, writer in ((first, second), (second, first)):
         sent = writer.sends[0]
         polled = Polled({sent.key: [(sent.offset or 0, sent.value)]})

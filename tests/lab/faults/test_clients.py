@@ -5,31 +5,33 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kafkaesque.lab.faults.checks.history import Outcome
+from kafkaesque.lab.faults.checks.history import OperationOutcome
 from kafkaesque.lab.faults.clients import Partitions, error_in, outcome_of
 
 
 @pytest.mark.parametrize(
     ("code", "outcome"),
     [
-        (None, Outcome.OK),
-        (KafkaError.MSG_SIZE_TOO_LARGE, Outcome.FAIL),
-        (KafkaError.INVALID_RECORD, Outcome.FAIL),
+        (None, OperationOutcome.OK),
+        (KafkaError.MSG_SIZE_TOO_LARGE, OperationOutcome.FAIL),
+        (KafkaError.INVALID_RECORD, OperationOutcome.FAIL),
         # A topic that is gone after a crash: an earlier attempt may have been written to it.
-        (KafkaError._UNKNOWN_TOPIC, Outcome.INFO),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Outcome.INFO),
-        (KafkaError._MSG_TIMED_OUT, Outcome.INFO),
-        (KafkaError._TRANSPORT, Outcome.INFO),
-        (KafkaError._PURGE_INFLIGHT, Outcome.INFO),
+        (KafkaError._UNKNOWN_TOPIC, OperationOutcome.INFO),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, OperationOutcome.INFO),
+        (KafkaError._MSG_TIMED_OUT, OperationOutcome.INFO),
+        (KafkaError._TRANSPORT, OperationOutcome.INFO),
+        (KafkaError._PURGE_INFLIGHT, OperationOutcome.INFO),
         # In the queue again after an attempt whose answer was lost: it may have been written.
-        (KafkaError._PURGE_QUEUE, Outcome.INFO),
-        (KafkaError.REQUEST_TIMED_OUT, Outcome.INFO),
-        (KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Outcome.INFO),
-        (KafkaError.KAFKA_STORAGE_ERROR, Outcome.INFO),
-        (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, Outcome.INFO),
+        (KafkaError._PURGE_QUEUE, OperationOutcome.INFO),
+        (KafkaError.REQUEST_TIMED_OUT, OperationOutcome.INFO),
+        (KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND, OperationOutcome.INFO),
+        (KafkaError.KAFKA_STORAGE_ERROR, OperationOutcome.INFO),
+        (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, OperationOutcome.INFO),
     ],
 )
-def test_only_what_cannot_have_been_written_has_failed(code: int | None, outcome: Outcome) -> None:
+def test_only_what_cannot_have_been_written_has_failed(
+    code: int | None, outcome: OperationOutcome
+) -> None:
     assert outcome_of(None if code is None else KafkaError(code)) is outcome
 
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.lab.faults.fault_run import RunOptions
-from kafkaesque.lab.faults.report import Report
+from kafkaesque.lab.faults.fault_run import FaultRunOptions
+from kafkaesque.lab.faults.report import FaultReport
 from kafkaesque.lab.faults.runner import run_by_name
 
 pytestmark = pytest.mark.story
 
 
-def perform(name: str, keep: Path, amount: int | None = None) -> Report:
+def perform(name: str, keep: Path, amount: int | None = None) -> FaultReport:
     said: list[str] = []
-    options = RunOptions(records_per_s=300, rounds=1, amount=amount)
+    options = FaultRunOptions(records_per_s=300, rounds=1, amount=amount)
     report, history = run_by_name(name, options, said.append, keep)
     assert report.passed, "\n".join([*said, *report.lines(history)])
     assert report.verdict.lost == report.verdict.duplicated == report.verdict.reordered == 0

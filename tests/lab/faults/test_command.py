@@ -19,8 +19,8 @@ from kafkaesque.lab.faults import campaign
 from kafkaesque.lab.faults.catalog import NAMES
 from kafkaesque.lab.faults.checks.checker import check_history
 from kafkaesque.lab.faults.checks.history import History
-from kafkaesque.lab.faults.fault_run import RunOptions, Say
-from kafkaesque.lab.faults.report import Report
+from kafkaesque.lab.faults.fault_run import FaultRunOptions, Say
+from kafkaesque.lab.faults.report import FaultReport
 from kafkaesque.lab.faults.runner import NotPossible
 from kafkaesque.lab.faults.workload import WorkloadFailed
 
@@ -36,13 +36,13 @@ class Runs:
         self.performed: list[tuple[str, int, int | None, Path | None]] = []
 
     def __call__(
-        self, name: str, options: RunOptions, say: Say, keep: Path | None = None
-    ) -> tuple[Report, History]:
+        self, name: str, options: FaultRunOptions, say: Say, keep: Path | None = None
+    ) -> tuple[FaultReport, History]:
         self.performed.append((name, options.seed, options.rounds, keep))
         found = self.yields.get((name, options.seed), CLEAN)
         if isinstance(found, Exception):
             raise found
-        return Report(name, check_history(found), options), found
+        return FaultReport(name, check_history(found), options), found
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.lab.faults.election_clients import RunningClient, Span, held_during, overlaps
+from kafkaesque.lab.faults.election_clients import HeldSpan, RunningClient, held_during, overlaps
 
 
-def spans(*rows: tuple[str, int, int]) -> list[Span]:
-    return [Span(who, begun * 1_000_000, ended * 1_000_000) for who, begun, ended in rows]
+def spans(*rows: tuple[str, int, int]) -> list[HeldSpan]:
+    return [HeldSpan(who, begun * 1_000_000, ended * 1_000_000) for who, begun, ended in rows]
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_open_span_ends_with_its_process() -> None:
         change("lock", False, 20),
         change("lock", True, 30),
     ]
-    assert client.spans("lock", 35) == [Span("a", 10, 20), Span("a", 30, 35)]
-    assert client.spans("lead", 35) == [Span("a", 12, 35)]
+    assert client.spans("lock", 35) == [HeldSpan("a", 10, 20), HeldSpan("a", 30, 35)]
+    assert client.spans("lead", 35) == [HeldSpan("a", 12, 35)]
     assert client.has_since("lead") == change("lead", True, 12)
     client.changes.append(change("lead", False, 40))
     assert client.has_since("lead") is None

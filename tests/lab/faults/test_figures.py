@@ -15,21 +15,27 @@ from kafkaesque.lab.faults.checks.figures import (
     percentile,
     realtime_lag,
 )
-from kafkaesque.lab.faults.checks.history import Function, Operation, Outcome, Polled, Sent
+from kafkaesque.lab.faults.checks.history import (
+    ClientOperation,
+    Function,
+    OperationOutcome,
+    Polled,
+    SentRecord,
+)
 from kafkaesque.lab.faults.checks.observations import Observations
 
 MS = 1000
 
 
-def sent_at(*times_ms: tuple[int, int | None]) -> list[Operation]:
+def sent_at(*times_ms: tuple[int, int | None]) -> list[ClientOperation]:
     """Sends as (invoked, acknowledged) in ms; without an acknowledgement unknown after 50 ms."""
     return [
-        Operation(
+        ClientOperation(
             index=index,
             process=0,
-            outcome=Outcome.INFO if acknowledged is None else Outcome.OK,
+            outcome=OperationOutcome.INFO if acknowledged is None else OperationOutcome.OK,
             f=Function.SEND,
-            micro=(Sent(0, index, index),),
+            micro=(SentRecord(0, index, index),),
             invoked_us=invoked * MS,
             completed_us=(invoked + 50 if acknowledged is None else acknowledged) * MS,
         )
@@ -38,8 +44,8 @@ def sent_at(*times_ms: tuple[int, int | None]) -> list[Operation]:
 
 
 def test_counts_are_of_records_by_outcome() -> None:
-    story = Story().send(1, 0).send(2, 1).send(3, None, outcome=Outcome.INFO)
-    story.send(4, None, outcome=Outcome.FAIL).txn(Sent(0, 2, 5), Sent(0, 3, 6))
+    story = Story().send(1, 0).send(2, 1).send(3, None, outcome=OperationOutcome.INFO)
+    story.send(4, None, outcome=OperationOutcome.FAIL).txn(SentRecord(0, 2, 5), SentRecord(0, 3, 6))
     story.poll({0: dense(1, 2)}).final({0: dense(1, 2, 5, 6)})
     figures = count_figures(Observations(story.history))
     assert (figures.acknowledged, figures.unknown, figures.failed) == (4, 1, 1)
@@ -78,7 +84,7 @@ def test_each_fault_has_the_gap_that_follows_it() -> None:
 def test_gap_of_a_fault_is_that_of_the_keys_it_hit() -> None:
     hit = sent_at((0, 1), (100, 400), (500, 501))
     spared = [
-        msgspec.structs.replace(one, micro=(Sent(1, one.index, one.index),))
+        msgspec.structs.replace(one, micro=(SentRecord(1, one.index, one.index),))
         for one in sent_at((0, 1), (100, 102), (200, 205), (300, 301), (490, 500))
     ]
     sending = [*hit, *spared]
@@ -126,13 +132,13 @@ def test_final_reads_are_not_late() -> None:
 
 def test_values_consumed_in_a_group_are_counted() -> None:
     story = Story().subscribe(0).poll({0: dense(1, 2, 3)}).poll({0: dense(2, start=1)})
-    story.poll({0: dense(1, 2, 3)}, outcome=Outcome.INFO)
+    story.poll({0: dense(1, 2, 3)}, outcome=OperationOutcome.INFO)
     story.assign(0, process=8).poll({0: dense(1, 2, 3)}, process=8)
     assert consumed_times(story.operations) == {1: 2, 2: 1}
 
 
 def test_empty_polls_are_allowed() -> None:
-    operation = Operation(0, 9, Outcome.OK, Function.POLL, (Polled({0: []}),))
+    operation = ClientOperation(0, 9, OperationOutcome.OK, Function.POLL, (Polled({0: []}),))
     story = Story()
     story.operations.append(operation)
     assert count_figures(Observations(story.history)).polled == 0

@@ -6,23 +6,27 @@ import pytest
 from tests.lab.faults.histories import Story, dense, polled, random_clean
 
 from kafkaesque.lab.faults.checks.history import (
-    Damage,
+    ClientOperation,
+    DestroyedRange,
     Function,
     History,
     HistoryUnusable,
-    Operation,
-    Outcome,
+    OperationOutcome,
     Polled,
-    Sent,
+    SentRecord,
     read_lines,
     write_lines,
 )
 
 
 def test_history_is_read_as_it_was_written() -> None:
-    story = Story(idempotent=False, final_reads_complete=False, damaged=(Damage(0, 3, 4),))
-    story.assign(0, 1).send(1, 0).send(2, None, outcome=Outcome.INFO)
-    story.txn(Sent(0, 1, 3), polled({0: dense(1), 1: [(0, "strange")]}), outcome=Outcome.FAIL)
+    story = Story(idempotent=False, final_reads_complete=False, damaged=(DestroyedRange(0, 3, 4),))
+    story.assign(0, 1).send(1, 0).send(2, None, outcome=OperationOutcome.INFO)
+    story.txn(
+        SentRecord(0, 1, 3),
+        polled({0: dense(1), 1: [(0, "strange")]}),
+        outcome=OperationOutcome.FAIL,
+    )
     story.poll({0: dense(1, 3)}, rebalanced=[1]).final({0: dense(1, 3)})
     history = History(story.terms, story.operations, "by-hand")
     assert read_lines(write_lines(history)) == history
@@ -60,7 +64,7 @@ def test_text_that_is_no_history_is_refused(lines: list[bytes], text: str) -> No
 
 
 def test_sends_and_polls_of_a_transaction_are_told_apart() -> None:
-    micro = (Sent(0, 0, 1), Polled({1: dense(5)}), Sent(1, None, 2))
-    operation = Operation(0, 0, Outcome.OK, Function.TXN, micro)
+    micro = (SentRecord(0, 0, 1), Polled({1: dense(5)}), SentRecord(1, None, 2))
+    operation = ClientOperation(0, 0, OperationOutcome.OK, Function.TXN, micro)
     assert operation.sends == [micro[0], micro[2]]
     assert operation.polls == [micro[1]]

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from kafkaesque.lab.faults.checks.history import Function, Outcome, Sent
+from kafkaesque.lab.faults.checks.history import Function, OperationOutcome, SentRecord
 from kafkaesque.lab.faults.recorder import Recorder
 
 
 def test_operations_come_in_the_order_of_invocation_whatever_ends_first() -> None:
     recorder = Recorder()
     first, second = (recorder.invoke(7, Function.SEND) for _ in range(2))
-    second.complete(Outcome.OK, [Sent(0, 1, 2)])
-    first.complete(Outcome.INFO, [Sent(0, None, 1)], rebalanced=[3], keys=[4])
+    second.complete(OperationOutcome.OK, [SentRecord(0, 1, 2)])
+    first.complete(OperationOutcome.INFO, [SentRecord(0, None, 1)], rebalanced=[3], keys=[4])
     one, two = recorder.operations()
     assert (one.index, two.index) == (0, 1)
-    assert (one.outcome, one.rebalanced, one.keys) == (Outcome.INFO, (3,), (4,))
+    assert (one.outcome, one.rebalanced, one.keys) == (OperationOutcome.INFO, (3,), (4,))
     assert one.invoked_us <= two.invoked_us <= two.completed_us <= one.completed_us
 
 
 def test_only_acknowledged_sends_count_as_progress() -> None:
     recorder = Recorder()
     for f, outcome in [
-        (Function.SEND, Outcome.OK),
-        (Function.SEND, Outcome.FAIL),
-        (Function.SEND, Outcome.INFO),
-        (Function.POLL, Outcome.OK),
+        (Function.SEND, OperationOutcome.OK),
+        (Function.SEND, OperationOutcome.FAIL),
+        (Function.SEND, OperationOutcome.INFO),
+        (Function.POLL, OperationOutcome.OK),
     ]:
         recorder.invoke(0, f).complete(outcome)
     assert recorder.acknowledged == 1

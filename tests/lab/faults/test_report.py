@@ -8,14 +8,13 @@ from tests.lab.faults.histories import Story, dense, random_clean
 
 from kafkaesque.lab.faults.checks.checker import check_history
 from kafkaesque.lab.faults.checks.figures import Fault
-from kafkaesque.lab.faults.checks.history import Damage, History, Outcome
-from kafkaesque.lab.faults.fault_run import Outcome as RunOutcome
-from kafkaesque.lab.faults.fault_run import RunOptions
-from kafkaesque.lab.faults.report import Report, make_report
+from kafkaesque.lab.faults.checks.history import DestroyedRange, History, OperationOutcome
+from kafkaesque.lab.faults.fault_run import FaultRunOptions, RunResult
+from kafkaesque.lab.faults.report import FaultReport, make_report
 
 
-def report_of(history: History, **more: object) -> Report:
-    return Report("by-hand", check_history(history), **more)  # type: ignore[arg-type]
+def report_of(history: History, **more: object) -> FaultReport:
+    return FaultReport("by-hand", check_history(history), **more)  # type: ignore[arg-type]
 
 
 LOSSY = Story().send(1, 0).send(2, 1).send(3, 2).final({0: [(0, 1), (2, 3)]}).history
@@ -83,18 +82,18 @@ def test_control_that_loses_nothing_fails_the_run() -> None:
 
 
 def test_damaged_records_are_told() -> None:
-    story = Story(damaged=(Damage(0, 1, 1),)).send(1, 0).send(2, 1).final({0: dense(1)})
+    story = Story(damaged=(DestroyedRange(0, 1, 1),)).send(1, 0).send(2, 1).final({0: dense(1)})
     report = report_of(story.history)
     assert report.passed
     assert "1 record(s) were in batches that the run destroyed" in "\n".join(report.lines())
 
 
 def test_report_of_a_run_has_its_gaps_and_settings() -> None:
-    story = Story().send(1, 0).send(2, 1).send(3, None, outcome=Outcome.INFO).send(4, 2)
+    story = Story().send(1, 0).send(2, 1).send(3, None, outcome=OperationOutcome.INFO).send(4, 2)
     history = story.final({0: dense(1, 2, 4)}).history
     faults = [Fault(1600, frozenset({0}))]
-    outcome = RunOutcome(history, check_history(history), faults, {"kills": 1})
-    answer = make_report("kill-broker", RunOptions(3.0, 10, 7), outcome).as_json()
+    outcome = RunResult(history, check_history(history), faults, {"kills": 1})
+    answer = make_report("kill-broker", FaultRunOptions(3.0, 10, 7), outcome).as_json()
     assert answer["gap_ms_p50"] == answer["gap_ms_p99"] == answer["longest_gap_ms"] == 2
     assert answer["settings"] == {"seconds": 3.0, "records_per_s": 10, "seed": 7, "rounds": None}
     assert answer["notes"] == {"kills": 1}

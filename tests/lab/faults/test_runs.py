@@ -11,7 +11,7 @@ from tests.lab.faults.histories import Story, random_clean
 
 from kafkaesque.cli.fault import fault
 from kafkaesque.lab.faults.catalog import NAMES, load_run
-from kafkaesque.lab.faults.fault_run import RunOptions
+from kafkaesque.lab.faults.fault_run import FaultRunOptions
 from kafkaesque.lab.faults.runner import load_history, run_by_name, save_history
 
 
@@ -62,7 +62,7 @@ def test_file_that_is_no_history_is_refused_by_line(tmp_path: Path) -> None:
 def test_broker_killed_again_and_again_loses_repeats_and_reorders_nothing(tmp_path: Path) -> None:
     said: list[str] = []
     report, history = run_by_name(
-        "kill-broker", RunOptions(seconds=3.0, records_per_s=300), said.append, tmp_path
+        "kill-broker", FaultRunOptions(seconds=3.0, records_per_s=300), said.append, tmp_path
     )
     assert report.verdict.bad == {}, "\n".join(report.lines(history))
     assert report.as_json()["lost"] == report.as_json()["duplicated"] == 0

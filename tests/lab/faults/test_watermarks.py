@@ -9,7 +9,7 @@ import pytest
 
 from kafkaesque.broker.partitions.rules.open_transactions import OpenTransactions
 from kafkaesque.broker.transactions.types import NEW_FLOW
-from kafkaesque.lab.faults.watermarks import Sample, WatermarkSampler, check_samples
+from kafkaesque.lab.faults.watermarks import WatermarkSample, WatermarkSampler, check_samples
 from kafkaesque.lab.faults.wire_producer import WireProducer
 from kafkaesque.testing import Broker
 
@@ -20,11 +20,13 @@ ROUND_TICKS = 4
 
 def said(
     requested_us: int, node: int, epoch: int, offset: int, answered_us: int | None = None
-) -> Sample:
-    return Sample(requested_us, answered_us or requested_us + 5, node, PLACE, epoch, offset)
+) -> WatermarkSample:
+    return WatermarkSample(
+        requested_us, answered_us or requested_us + 5, node, PLACE, epoch, offset
+    )
 
 
-def stable(requested_us: int, node: int, epoch: int, offset: int) -> Sample:
+def stable(requested_us: int, node: int, epoch: int, offset: int) -> WatermarkSample:
     return said(requested_us, node, epoch, offset)._replace(is_stable=True)
 
 
@@ -47,7 +49,9 @@ def stable(requested_us: int, node: int, epoch: int, offset: int) -> Sample:
         ([said(0, 1, 1, 10, answered_us=20), said(21, 2, 2, 9)], "high watermark went back"),
     ],
 )
-def test_answers_that_contradict_each_other_are_found(samples: list[Sample], wrong: str) -> None:
+def test_answers_that_contradict_each_other_are_found(
+    samples: list[WatermarkSample], wrong: str
+) -> None:
     found = check_samples(samples)
     assert len(found) == (1 if wrong else 0)
     assert all(wrong in text for text in found)
@@ -63,7 +67,7 @@ def test_only_some_of_many_findings_are_told() -> None:
     assert 0 < len(check_samples([said(0, 1, 1, 10), *stale])) < 20
 
 
-def watch(broker: Broker, topic: str) -> list[Sample]:
+def watch(broker: Broker, topic: str) -> list[WatermarkSample]:
     """What a watch hears in two rounds or more."""
     ticks, is_enough = count(), threading.Event()
 

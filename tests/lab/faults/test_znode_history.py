@@ -7,11 +7,11 @@ import pytest
 from kafkaesque.broker.coordination.rules.vocabulary import EventType
 from kafkaesque.lab.faults.znode_connection import WatchEvent
 from kafkaesque.lab.faults.znode_history import (
-    Connection,
+    ConnectionHistory,
     Ending,
     Kind,
-    Operation,
     ReadSeen,
+    RegisterOperation,
     ReplySeen,
     Seen,
     check_registers,
@@ -31,23 +31,23 @@ def operation(
     client: int = 0,
     ending: Ending = Ending.DONE,
     expected: int = -1,
-) -> Operation:
+) -> RegisterOperation:
     text = (f"v{version}" if value is None else value).encode()
     mzxid = version * 10
-    return Operation(client, A, kind, ending, begun, ended, text, version, mzxid, expected)
+    return RegisterOperation(client, A, kind, ending, begun, ended, text, version, mzxid, expected)
 
 
-def write(begun: int, ended: int, version: int, client: int = 0) -> Operation:
+def write(begun: int, ended: int, version: int, client: int = 0) -> RegisterOperation:
     return operation(Kind.WRITE, begun, ended, version, client=client)
 
 
 def read(
     begun: int, ended: int, version: int, client: int = 0, value: str | None = None
-) -> Operation:
+) -> RegisterOperation:
     return operation(Kind.SYNCED_READ, begun, ended, version, client=client, value=value)
 
 
-def unknown(begun: int, ended: int, value: str) -> Operation:
+def unknown(begun: int, ended: int, value: str) -> RegisterOperation:
     return operation(Kind.WRITE, begun, ended, value=value, ending=Ending.UNKNOWN)
 
 
@@ -142,7 +142,7 @@ def test_watches_that_keep_their_promises_have_no_complaint(name: str) -> None:
     seen, resumed = GOOD_STREAMS[name]
     assert (
         check_watches(
-            [Connection(0, resumed, seen)], {6: frozenset((A, B))} if "trans" in name else {}
+            [ConnectionHistory(0, resumed, seen)], {6: frozenset((A, B))} if "trans" in name else {}
         )
         == []
     )
@@ -152,12 +152,12 @@ def test_watch_that_was_set_again_alone_tells_of_its_own_node_only() -> None:
     """The watch on all registers is set by a request of its own, a moment later."""
     seen: list[Seen] = [ReplySeen(5), changed(6), ReplySeen(6), changed(8), changed(8, B)]
     together = {6: frozenset((A, B)), 8: frozenset((A, B))}
-    assert check_watches([Connection(0, {A: 3}, seen, watching_from=3)], together) == []
+    assert check_watches([ConnectionHistory(0, {A: 3}, seen, watching_from=3)], together) == []
 
 
 @pytest.mark.parametrize("name", BAD_STREAMS)
 def test_broken_property_of_watches_is_found(name: str) -> None:
     seen, resumed = BAD_STREAMS[name]
     together = {6: frozenset((A, B))} if name == "atomic" else {}
-    found = check_watches([Connection(0, resumed, seen)], together)
+    found = check_watches([ConnectionHistory(0, resumed, seen)], together)
     assert [text.partition(": ")[0] for text in found] == [f"client 0, {name}"]

@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from kafkaesque.lab.sim.loop import SimulatedFuture, SimulatedLoop
-from kafkaesque.lab.sim.schedule import Action, NodeClock, Schedule
+from kafkaesque.lab.sim.schedule import Action, EventSchedule, NodeClock
 from kafkaesque.model.errors import StorageFailed
 
 
 class Process:
     def __init__(self) -> None:
-        self.schedule = Schedule()
+        self.schedule = EventSchedule()
         self.clock = NodeClock(self.schedule, 0)
 
     def later(self, delay_us: int, action: Action) -> None:

@@ -7,12 +7,12 @@ from kafkaesque.broker.raft.types import Term
 from kafkaesque.lab.sim.network import (
     SILENCE_US,
     WATCH_US,
-    Envelope,
     LinkQuality,
-    Network,
     NetworkCallbacks,
+    PeerEnvelope,
+    SimulatedNetwork,
 )
-from kafkaesque.lab.sim.schedule import SECOND_US, Schedule, random_stream
+from kafkaesque.lab.sim.schedule import SECOND_US, EventSchedule, random_stream
 from kafkaesque.model.ids import GroupId, MemberId, NodeId
 
 
@@ -20,8 +20,8 @@ class Rig:
     """Three nodes that note what they hear."""
 
     def __init__(self, link_quality: LinkQuality | None = None) -> None:
-        self.schedule = Schedule()
-        self.network = Network(
+        self.schedule = EventSchedule()
+        self.network = SimulatedNetwork(
             self.schedule, random_stream(1, "net"), [NodeId(n) for n in range(3)]
         )
         self.network.link_quality = link_quality or LinkQuality()
@@ -39,7 +39,7 @@ class Rig:
 
     def send(self, number: int, sender: int = 0, to: int = 1) -> None:
         message = TimeoutNow(MemberId(sender), MemberId(to), Term(number))
-        self.network.send(Envelope(NodeId(sender), NodeId(to), GroupId(0), message, ()))
+        self.network.send(PeerEnvelope(NodeId(sender), NodeId(to), GroupId(0), message, ()))
 
     def run(self, time_us: int = SECOND_US) -> None:
         self.schedule.run_until(self.schedule.now_us + time_us)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.lab.sim.schedule import EVENTS_WAITING_MAX, SECOND_US, NodeClock, Schedule
+from kafkaesque.lab.sim.schedule import EVENTS_WAITING_MAX, SECOND_US, EventSchedule, NodeClock
 from kafkaesque.model.errors import InvariantBroken
 
 
 def test_events_come_in_the_order_of_their_time_then_of_their_planning() -> None:
-    schedule, seen = Schedule(), []
+    schedule, seen = EventSchedule(), []
     for delay_us, name in ((30, "late"), (10, "first"), (10, "second"), (40, "too late")):
         schedule.after(delay_us, lambda name=name: seen.append((schedule.now_us, name)))  # type: ignore[misc]
     schedule.run_until(35)
@@ -18,14 +18,14 @@ def test_events_come_in_the_order_of_their_time_then_of_their_planning() -> None
 
 
 def test_event_planned_by_an_event_comes_in_the_same_run() -> None:
-    schedule, seen = Schedule(), []
+    schedule, seen = EventSchedule(), []
     schedule.after(10, lambda: schedule.after(5, lambda: seen.append(schedule.now_us)))
     schedule.run_until(15)
     assert seen == [15]
 
 
 def test_nothing_is_planned_for_the_past_or_without_bound() -> None:
-    schedule = Schedule()
+    schedule = EventSchedule()
     with pytest.raises(InvariantBroken, match="past"):
         schedule.after(-1, lambda: None)
     for _ in range(EVENTS_WAITING_MAX):
@@ -35,7 +35,7 @@ def test_nothing_is_planned_for_the_past_or_without_bound() -> None:
 
 
 def test_clock_that_runs_fast_is_ahead_and_its_ticks_are_short() -> None:
-    schedule = Schedule()
+    schedule = EventSchedule()
     clock = NodeClock(schedule, rate_ppm=100_000)
     before_ms = clock.wall_ms()
     schedule.run_until(10 * SECOND_US)

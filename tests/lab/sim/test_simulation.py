@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.lab.sim.runner import Outcome, replay_command, run_seed, run_seeds, show_seed
+from kafkaesque.lab.sim.runner import SeedResult, replay_command, run_seed, run_seeds, show_seed
 from kafkaesque.lab.sim.simulation import Simulation
 
 pytestmark = pytest.mark.timeout(900)
@@ -18,7 +18,7 @@ SEEDS_PER_TEST = 20
 REGRESSIONS = Path(__file__).with_name("regression_seeds.txt")
 
 
-def check(outcome: Outcome) -> None:
+def check(outcome: SeedResult) -> None:
     assert outcome.violation is None, f"{replay_command(outcome.seed)}\n{outcome.violation}"
 
 

@@ -57,7 +57,7 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class GoalComparison:
     """A figure of one case compared with a goal: a ratio of two peers, or our own figure."""
 
     case: str

@@ -81,7 +81,7 @@ def _report_held(elapsed_s: float) -> None:
 
 
 @dataclass(slots=True)
-class Group:
+class IdleGroup:
     """The shared state of the members of one consumer group."""
 
     name: str
@@ -98,11 +98,11 @@ class Group:
 
 async def _hold_members(spec: Mapping[str, Any]) -> dict[str, float]:
     count = spec["count"] // spec["groups"]
-    groups = [Group(f"{spec['prefix']}-{index}", count) for index in range(spec["groups"])]
+    groups = [IdleGroup(f"{spec['prefix']}-{index}", count) for index in range(spec["groups"])]
     started = time.perf_counter()
     await _find_coordinators(spec, groups)
     members = [
-        asyncio.create_task(_Member(group, index).live(spec["host"], spec["port"]))
+        asyncio.create_task(_IdleMember(group, index).live(spec["host"], spec["port"]))
         for group in groups
         for index in range(group.size)
     ]
@@ -126,9 +126,9 @@ async def _hold_members(spec: Mapping[str, Any]) -> dict[str, float]:
     return {"heartbeats": heartbeats, "rebalances": rebalances, "settled_groups": settled}
 
 
-async def _find_coordinators(spec: Mapping[str, Any], groups: list[Group]) -> None:
+async def _find_coordinators(spec: Mapping[str, Any], groups: list[IdleGroup]) -> None:
     """Retry until each group has one: the first request makes a broker create its offsets topic."""
-    link = await Link.open(spec["host"], spec["port"])
+    link = await RequestConnection.open(spec["host"], spec["port"])
     for group in groups:
         request = FindCoordinatorRequest(key=group.name)
         for _ in range(int(SETTLE_TIMEOUT_S / RETRY_S)):
@@ -139,7 +139,7 @@ async def _find_coordinators(spec: Mapping[str, Any], groups: list[Group]) -> No
     link.close()
 
 
-class Link:
+class RequestConnection:
     """An asyncio connection, one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -147,7 +147,7 @@ class Link:
         self._writer = writer
 
     @classmethod
-    async def open(cls, host: str, port: int) -> Link:
+    async def open(cls, host: str, port: int) -> RequestConnection:
         return cls(*await asyncio.open_connection(host, port))
 
     async def call(self, request: Request, version: int, answer: type[R]) -> R:
@@ -161,16 +161,16 @@ class Link:
         self._writer.close()
 
 
-class _Member:
+class _IdleMember:
     """One member with the classic protocol: join, sync, heartbeats, and again after a rebalance."""
 
-    def __init__(self, group: Group, index: int) -> None:
+    def __init__(self, group: IdleGroup, index: int) -> None:
         self._group = group
         self._key = f"{group.name}-{index}"
         self._member_id = ""
 
     async def live(self, host: str, port: int) -> None:
-        link = await Link.open(host, port)
+        link = await RequestConnection.open(host, port)
         try:
             while True:
                 generation = await self._join(link)
@@ -179,7 +179,7 @@ class _Member:
         finally:
             link.close()
 
-    async def _join(self, link: Link) -> int | None:
+    async def _join(self, link: RequestConnection) -> int | None:
         """The generation in which this member has its assignment; None means retry."""
         request = JoinGroupRequest(
             group_id=self._group.name,
@@ -212,7 +212,7 @@ class _Member:
         self._group.synced[self._key] = joined.generation_id
         return joined.generation_id
 
-    async def _beat(self, link: Link, generation: int) -> None:
+    async def _beat(self, link: RequestConnection, generation: int) -> None:
         """Heartbeats until the group rebalances."""
         request = HeartbeatRequest(
             group_id=self._group.name, generation_id=generation, member_id=self._member_id

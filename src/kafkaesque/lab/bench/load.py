@@ -38,7 +38,7 @@ def replay(spec: Mapping[str, Any]) -> Figures:
         frame = requests.produce_frame(spec["topic"], partition, batch, acks=spec["acks"])
         sock = _connect(spec, partition)
         connections.append(ReplayConnection(sock, frame, spec["count"], spec["in_flight"]))
-    with Clock() as clock:
+    with CpuTimer() as clock:
         elapsed_s = drive(connections)
     for connection in connections:
         requests.check_produced(connection.answers)
@@ -80,7 +80,7 @@ def fetch(spec: Mapping[str, Any]) -> Figures:
                 bytes_wanted=spec["size_bytes"] // spec["connections"],
             )
         )
-    with Clock() as clock:
+    with CpuTimer() as clock:
         elapsed_s = drive(connections)
     for connection in connections:
         requests.check_fetched(spec["answered_topic"], connection.heads)
@@ -99,7 +99,7 @@ def latency(spec: Mapping[str, Any]) -> Figures:
     frame = requests.produce_frame(spec["topic"], 0, batch, acks=spec["acks"])
     sock = requests.connect(spec["host"], spec["port"])
     round_trips(sock, frame, spec["warm_up"])
-    with Clock() as clock:
+    with CpuTimer() as clock:
         latencies_ns, answers = round_trips(sock, frame, spec["count"])
     requests.check_produced(answers)
     elapsed_s = sum(latencies_ns) / 1e9
@@ -132,7 +132,7 @@ def client_transactions(spec: Mapping[str, Any]) -> Figures:
 
 
 def _with_client(run: Callable[..., Figures], spec: Mapping[str, Any]) -> Figures:
-    with Clock() as clock:
+    with CpuTimer() as clock:
         figures = run(
             spec.get("bootstrap") or f"{spec['host']}:{spec['port']}",
             spec["topic"],
@@ -167,12 +167,12 @@ def members(spec: Mapping[str, Any]) -> Figures:
     return group_members(spec)
 
 
-class Clock:
+class CpuTimer:
     """CPU seconds of this process between enter and exit."""
 
     cpu_s = 0.0
 
-    def __enter__(self) -> Clock:
+    def __enter__(self) -> CpuTimer:
         self._started_s = time.process_time()
         return self
 

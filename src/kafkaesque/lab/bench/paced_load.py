@@ -26,7 +26,7 @@ DRAIN_S = 60.0
 """How long answers may take after the last request."""
 
 
-class Frame(NamedTuple):
+class ProduceFrame(NamedTuple):
     data: bytes
     records: int
     size_bytes: int
@@ -36,7 +36,11 @@ class PacedConnection:
     """Sends `frames` in turn, each when it is due, with at most `in_flight_max` unanswered."""
 
     def __init__(
-        self, sock: socket.socket, frames: Sequence[Frame], interval_ns: int, in_flight_max: int
+        self,
+        sock: socket.socket,
+        frames: Sequence[ProduceFrame],
+        interval_ns: int,
+        in_flight_max: int,
     ) -> None:
         self.sock = sock
         self.answers: list[bytes] = []
@@ -58,7 +62,7 @@ class PacedConnection:
         """Whether the socket accepts no more bytes for now."""
         return len(self._unsent) > 0
 
-    def frame_at(self, number: int) -> Frame:
+    def frame_at(self, number: int) -> ProduceFrame:
         return self._frames[number % len(self._frames)]
 
     def push(self, started_ns: int, now_ns: int, count_max: int) -> int:
@@ -153,7 +157,7 @@ def make_connections(spec: Mapping[str, Any]) -> list[PacedConnection]:
         for start in range(0, len(partitions), per_request):
             some = partitions[start : start + per_request]
             data = requests.produce_many_frame(spec["topic"], some, batch, acks=spec["acks"])
-            frames.append(Frame(data, len(some) * batch_records, len(some) * len(batch)))
+            frames.append(ProduceFrame(data, len(some) * batch_records, len(some) * len(batch)))
         interval_ns = 0
         if spec.get("records_per_s"):
             share = len(partitions) / len(spec["addresses"])

@@ -62,7 +62,7 @@ class Reading:
         )
 
 
-class Meter:
+class CpuMeter:
     """Reads the CPU of this process, its descendants and the broker."""
 
     def __init__(self, broker_pid: int) -> None:

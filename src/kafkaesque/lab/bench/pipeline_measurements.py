@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kafkaesque.lab.bench.figures import percentile
-from kafkaesque.lab.bench.pipeline_costs import Meter
+from kafkaesque.lab.bench.pipeline_costs import CpuMeter
 from kafkaesque.lab.bench.pipeline_latency import event_to_table, event_to_trend
 from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.pipeline.session import SessionSettings, start_session
@@ -64,7 +64,7 @@ class PipelineBench:
             settings = {"flush": "never"}
             broker = stack.enter_context(BrokerProcess(self._directory / "broker", settings))
             self.bootstrap = broker.bootstrap_servers
-            self._meter = Meter(broker.pid)
+            self._meter = CpuMeter(broker.pid)
             self._say(f"writing {self._records:,} records")
             _fill(self.bootstrap, self._records)
             settings_of_spark = SessionSettings(

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from kafkaesque.lab.bench.figures import Comparison, Summary
-from kafkaesque.lab.bench.report import Case, Report, figure_names
+from kafkaesque.lab.bench.figures import GoalComparison, Summary
+from kafkaesque.lab.bench.report import BenchmarkReport, Case, figure_names
 
 
 def number(value: float) -> str:
@@ -26,7 +26,7 @@ def spread(summary: Summary) -> str:
     return f"{number(summary.median)}  [{number(summary.low)} .. {number(summary.high)}]"
 
 
-def verdict(comparison: Comparison) -> str:
+def verdict(comparison: GoalComparison) -> str:
     if comparison.met is None:
         return ""
     return "met" if comparison.met else "NOT met"
@@ -42,7 +42,7 @@ def figure_rows(case: Case) -> list[list[str]]:
     ]
 
 
-def comparison_rows(comparisons: Iterable[Comparison]) -> list[list[str]]:
+def comparison_rows(comparisons: Iterable[GoalComparison]) -> list[list[str]]:
     return [
         [one.case, one.what, spread(one.summary), str(one.goal or ""), verdict(one)]
         for one in comparisons
@@ -52,7 +52,7 @@ def comparison_rows(comparisons: Iterable[Comparison]) -> list[list[str]]:
 COMPARISON_TITLES = ("case", "what", "value", "goal", "")
 
 
-def to_console(report: Report, console: Console) -> None:
+def to_console(report: BenchmarkReport, console: Console) -> None:
     console.print(f"[bold]{report.name}[/bold]  {_facts(report.settings)}", highlight=False)
     console.print(f"machine: {_facts(report.machine)}", highlight=False)
     for peer, described in report.peers.items():
@@ -66,7 +66,7 @@ def to_console(report: Report, console: Console) -> None:
         console.print(f"note: {note}", highlight=False)
 
 
-def to_markdown(report: Report) -> str:
+def to_markdown(report: BenchmarkReport) -> str:
     lines = [f"### {report.name}", "", f"Settings: {_facts(report.settings)}.", ""]
     for case in report.cases:
         lines += [f"**{case.title}**", ""]

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kafkaesque.lab.bench.figures import Comparison, Goal, Rounds, Summary, paired_ratio, summaries
+from kafkaesque.lab.bench.figures import (
+    Goal,
+    GoalComparison,
+    Rounds,
+    Summary,
+    paired_ratio,
+    summaries,
+)
 
 _ORDER = {"ours": 0, "floor": 1, "kafka": 2}
 
@@ -33,7 +40,7 @@ class Case:
 
 
 @dataclass(slots=True)
-class Report:
+class BenchmarkReport:
     """The result of one run of one benchmark."""
 
     name: str
@@ -41,7 +48,7 @@ class Report:
     machine: dict[str, object] = field(default_factory=dict)
     peers: dict[str, str] = field(default_factory=dict)
     cases: list[Case] = field(default_factory=list)
-    comparisons: list[Comparison] = field(default_factory=list)
+    comparisons: list[GoalComparison] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def case(self, title: str) -> Case:
@@ -58,14 +65,14 @@ class Report:
             ratio = paired_ratio(case.of("ours"), case.of(peer), figure)
             if ratio is not None:
                 self.comparisons.append(
-                    Comparison(case.title, f"{figure} ours/{peer}", ratio, goal)
+                    GoalComparison(case.title, f"{figure} ours/{peer}", ratio, goal)
                 )
 
     def hold(self, case: Case, figure: str, goal: Goal) -> None:
         """Compare our own figure with a goal."""
         own = summaries(case.of("ours")).get(figure)
         if own is not None:
-            self.comparisons.append(Comparison(case.title, f"{figure} ours", own, goal))
+            self.comparisons.append(GoalComparison(case.title, f"{figure} ours", own, goal))
 
     def as_json(self) -> dict[str, object]:
         return {

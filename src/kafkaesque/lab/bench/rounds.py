@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kafkaesque.lab.bench.peers import Peer
-from kafkaesque.lab.bench.report import Case, Report
+from kafkaesque.lab.bench.report import BenchmarkReport, Case
 from kafkaesque.lab.harness.proc import BUSY_SHARE_WARN, machine_cpu, machine_facts
 
 GB = 1e9
@@ -23,7 +23,7 @@ P = TypeVar("P", bound=Peer)
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
+class BenchmarkOptions:
     """The user's choices. A benchmark shrinks its workload when `quick`."""
 
     peers: tuple[str, ...]
@@ -39,12 +39,14 @@ class RunOptions:
         return quick if self.quick else full
 
 
-def new_report(name: str, options: RunOptions, settings: Mapping[str, object]) -> Report:
+def new_report(
+    name: str, options: BenchmarkOptions, settings: Mapping[str, object]
+) -> BenchmarkReport:
     """A report with the facts about the machine, and a warning if it is too busy to measure."""
     before = machine_cpu()
     time.sleep(0.5)
     busy_share = machine_cpu().busy_share_since(before)
-    report = Report(name, {"rounds": options.rounds, "quick": options.quick, **settings})
+    report = BenchmarkReport(name, {"rounds": options.rounds, "quick": options.quick, **settings})
     report.machine = machine_facts() | {"busy_share_before": round(busy_share, 2)}
     options.say(f"{name}: load average {os.getloadavg()[0]:.2f}, {busy_share:.0%} busy before")
     if busy_share > BUSY_SHARE_WARN:
@@ -108,7 +110,7 @@ def throughput_figures(load: Mapping[str, float], cost: Cost) -> dict[str, float
     }
 
 
-def note_other_load(report: Report, cases: Sequence[Case]) -> None:
+def note_other_load(report: BenchmarkReport, cases: Sequence[Case]) -> None:
     """Add a note if other processes used the machine during a measurement."""
     shares = [
         figures.get("strangers_cpu_share", 0.0)

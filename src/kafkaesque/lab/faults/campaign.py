@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kafkaesque.lab.faults.fault_run import RunOptions, Say
-from kafkaesque.lab.faults.report import Report
+from kafkaesque.lab.faults.fault_run import FaultRunOptions, Say
+from kafkaesque.lab.faults.report import FaultReport
 from kafkaesque.lab.faults.runner import NotPossible, run_by_name
 from kafkaesque.lab.faults.shims import ShimFailed
 from kafkaesque.lab.faults.workload import WorkloadFailed
@@ -24,7 +24,7 @@ class RunExecution:
 
     name: str
     seed: int
-    report: Report | None = None
+    report: FaultReport | None = None
     lines: Sequence[str] = ()
     """The report for people."""
     trouble: str = ""
@@ -38,7 +38,7 @@ class RunExecution:
         return "yes" if self.report.passed else "NO"
 
 
-def execute(name: str, options: RunOptions, say: Say, keep: Path | None) -> RunExecution:
+def execute(name: str, options: FaultRunOptions, say: Say, keep: Path | None) -> RunExecution:
     """Performs a run; a run that cannot start or finish is an execution without a report."""
     try:
         report, history = run_by_name(name, options, say, keep)
@@ -57,7 +57,7 @@ class Campaign:
         self.executions: list[RunExecution] = []
 
     @property
-    def reports(self) -> list[Report]:
+    def reports(self) -> list[FaultReport]:
         return [one.report for one in self.executions if one.report is not None]
 
     @property

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from kafkaesque.lab.faults.checks.history import Key, Outcome
+from kafkaesque.lab.faults.checks.history import Key, OperationOutcome
 
 MESSAGE_TIMEOUT_MS: Final = 20_000
 """After this long without an acknowledgement the outcome of a record is unknown."""
@@ -60,11 +60,11 @@ class Partitions(NamedTuple):
         return TopicPartition(*self.place(key), offset)
 
 
-def outcome_of(error: KafkaError | None) -> Outcome:
+def outcome_of(error: KafkaError | None) -> OperationOutcome:
     """The outcome of a record, from its delivery report."""
     if error is None:
-        return Outcome.OK
-    return Outcome.FAIL if error.code() in _NEVER_WRITTEN else Outcome.INFO
+        return OperationOutcome.OK
+    return OperationOutcome.FAIL if error.code() in _NEVER_WRITTEN else OperationOutcome.INFO
 
 
 def error_in(exception: KafkaException) -> KafkaError | None:

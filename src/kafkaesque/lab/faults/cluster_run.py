@@ -16,7 +16,7 @@ from uuid import UUID
 
 from kafkaesque.lab.faults import shims
 from kafkaesque.lab.faults.checks.history import Key
-from kafkaesque.lab.faults.fault_run import FaultRun, RunContext, RunOptions
+from kafkaesque.lab.faults.fault_run import FaultRun, FaultRunContext, FaultRunOptions
 from kafkaesque.lab.faults.log_files import compare_replicas, read_replica
 from kafkaesque.lab.faults.watermarks import WatermarkSampler, check_samples
 from kafkaesque.lab.faults.workload import WorkloadSettings
@@ -43,7 +43,7 @@ class ClusterRun(FaultRun):
     def __init__(self) -> None:
         self._sampler: WatermarkSampler | None = None
 
-    def workload(self, options: RunOptions) -> WorkloadSettings:
+    def workload(self, options: FaultRunOptions) -> WorkloadSettings:
         return WorkloadSettings(
             records_per_s=options.records_per_s, seed=options.seed, replication_factor=BROKERS
         )
@@ -61,7 +61,7 @@ class ClusterRun(FaultRun):
     def new_cluster(self, directory: Path, settings: BrokerSettings) -> BrokerCluster:
         return BrokerCluster(directory, settings, count=self.brokers)
 
-    def begin(self, context: RunContext) -> None:
+    def begin(self, context: FaultRunContext) -> None:
         partitions = context.workload.partitions
         self._sampler = WatermarkSampler(
             [self.cluster.address(node) for node in self.cluster.nodes],
@@ -71,16 +71,18 @@ class ClusterRun(FaultRun):
 
     # -- for the runs -----------------------------------------------------------------------------
 
-    def leader_of_some_key(self, context: RunContext) -> int:
+    def leader_of_some_key(self, context: FaultRunContext) -> int:
         key = context.random.choice(context.workload.partitions.keys)
         return self.cluster.wait_for_leader(context.workload.partitions.place(key))
 
-    def keys_led_by(self, context: RunContext, nodes: Collection[int]) -> list[Key]:
+    def keys_led_by(self, context: FaultRunContext, nodes: Collection[int]) -> list[Key]:
         led = self.cluster.partitions()
         partitions = context.workload.partitions
         return [key for key in partitions.keys if led[partitions.place(key)].leader in nodes]
 
-    def wait_until_served(self, context: RunContext, keys: Collection[Key] | None = None) -> None:
+    def wait_until_served(
+        self, context: FaultRunContext, keys: Collection[Key] | None = None
+    ) -> None:
         """Wait until each of `keys` (default: all) has acknowledged a record sent after this call.
 
         Records that were in flight before may have been written before the fault.
@@ -102,7 +104,7 @@ class ClusterRun(FaultRun):
 
     # -- at the end -------------------------------------------------------------------------------
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         found: list[str] = []
         if self._sampler is not None:
             samples = self._sampler.end()
@@ -110,7 +112,7 @@ class ClusterRun(FaultRun):
             found += check_samples(samples)
         return found + list(self._compare_replicas(context))
 
-    def _compare_replicas(self, context: RunContext) -> Iterator[str]:
+    def _compare_replicas(self, context: FaultRunContext) -> Iterator[str]:
         partitions = self.cluster.partitions()
         high_watermarks: dict[Place, int] = {}
         topic_ids: dict[str, UUID] = {}

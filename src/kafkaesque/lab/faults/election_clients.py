@@ -18,7 +18,7 @@ _POLL_S: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class HeldSpan:
     """A client held something from one moment of the monotonic clock to another."""
 
     who: str
@@ -39,16 +39,16 @@ class RunningClient:
         newest = next((one for one in reversed(self.changes) if one["what"] == what), None)
         return newest if newest is not None and newest["has"] else None
 
-    def spans(self, what: str, ended_ns: int) -> list[Span]:
+    def spans(self, what: str, ended_ns: int) -> list[HeldSpan]:
         """When the client held `what`; a span that is still open ends with the process."""
         found, since = [], None
         for change in [one for one in self.changes if one["what"] == what]:
             if change["has"]:
                 since = int(change["at_ns"])
             elif since is not None:
-                found.append(Span(self.name, since, int(change["at_ns"])))
+                found.append(HeldSpan(self.name, since, int(change["at_ns"])))
                 since = None
-        return found if since is None else [*found, Span(self.name, since, ended_ns)]
+        return found if since is None else [*found, HeldSpan(self.name, since, ended_ns)]
 
 
 class ElectionClients:
@@ -59,7 +59,7 @@ class ElectionClients:
         self._timeout_s = session_timeout_s
         self._started = 0
         self.running: dict[str, RunningClient] = {}
-        self._spans: dict[str, list[Span]] = {"lead": [], "lock": []}
+        self._spans: dict[str, list[HeldSpan]] = {"lead": [], "lock": []}
 
     def start(self, slot: str) -> None:
         """Start a client in `slot`, with a name of its own."""
@@ -125,12 +125,12 @@ class ElectionClients:
             error=TargetFailed,
         )
 
-    def spans(self, what: str) -> list[Span]:
+    def spans(self, what: str) -> list[HeldSpan]:
         """The spans of all clients that have ended."""
         return sorted(self._spans[what], key=lambda span: span.begun_ns)
 
 
-def held_during(spans: Collection[Span], without_quorum: Collection[Span]) -> list[str]:
+def held_during(spans: Collection[HeldSpan], without_quorum: Collection[HeldSpan]) -> list[str]:
     """Complaints about clients that held something while there was no quorum to grant it."""
     found = []
     for outage in without_quorum:
@@ -143,10 +143,10 @@ def held_during(spans: Collection[Span], without_quorum: Collection[Span]) -> li
     return found
 
 
-def overlaps(spans: list[Span]) -> list[str]:
+def overlaps(spans: list[HeldSpan]) -> list[str]:
     """Complaints about two clients that held it at once; `spans` sorted by their beginning."""
     found = []
-    latest: Span | None = None
+    latest: HeldSpan | None = None
     for span in spans:
         if latest is not None and span.begun_ns < latest.ended_ns:
             lap_ms = (min(span.ended_ns, latest.ended_ns) - span.begun_ns) / 1e6

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
 
-from kafkaesque.lab.faults.checks.checker import Verdict, check_history
+from kafkaesque.lab.faults.checks.checker import HistoryVerdict, check_history
 from kafkaesque.lab.faults.checks.figures import Fault
-from kafkaesque.lab.faults.checks.history import Damage, History, Key, Terms
+from kafkaesque.lab.faults.checks.history import DestroyedRange, History, Key, Terms
 from kafkaesque.lab.faults.workload import Workload, WorkloadSettings
 from kafkaesque.lab.harness.cluster import BrokerSettings, SingleBroker, Target, TargetFailed
 from kafkaesque.testing.broker_process import BrokerNotReady
@@ -36,7 +36,7 @@ _STALL_SAMPLE_S: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
+class FaultRunOptions:
     """The user's choices."""
 
     seconds: float = 20.0
@@ -48,17 +48,19 @@ class RunOptions:
     """How much work a run that counts its work does; None: the default of the run."""
 
 
-class RunContext:
+class FaultRunContext:
     """Everything a run needs while it injects its faults."""
 
-    def __init__(self, target: Target, workload: Workload, options: RunOptions, say: Say) -> None:
+    def __init__(
+        self, target: Target, workload: Workload, options: FaultRunOptions, say: Say
+    ) -> None:
         self.target = target
         self.workload = workload
         self.random = random.Random(options.seed)
         self.notes: dict[str, int | float | str] = {}
         """The run's own figures, for the report."""
         self.faults: list[Fault] = []
-        self.damaged: list[Damage] = []
+        self.damaged: list[DestroyedRange] = []
         self._say = say
         self._ends_at = time.monotonic() + options.seconds
         self._rounds = options.rounds
@@ -122,7 +124,7 @@ class FaultRun(ABC):
     dense_offsets: bool = True
     """False if the log has transactions: their markers take offsets that no reader sees."""
 
-    def workload(self, options: RunOptions) -> WorkloadSettings:
+    def workload(self, options: FaultRunOptions) -> WorkloadSettings:
         return WorkloadSettings(records_per_s=options.records_per_s, seed=options.seed)
 
     def impossible(self) -> str | None:
@@ -134,14 +136,14 @@ class FaultRun(ABC):
     ) -> AbstractContextManager[Target]:
         return closing(SingleBroker(directory, settings))
 
-    def begin(self, context: RunContext) -> None:  # noqa: B027 - most runs have nothing to do here
+    def begin(self, context: FaultRunContext) -> None:  # noqa: B027 - most runs have nothing to do here
         """Called once the load runs, before the first fault."""
 
     @abstractmethod
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         """Inject faults as long as `context.another_round` returns True."""
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         """Failures that the run itself found, beyond the check of the history."""
         return []
 
@@ -185,11 +187,11 @@ class StallMeter(threading.Thread):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunResult:
     """The result of one execution."""
 
     history: History
-    verdict: Verdict
+    verdict: HistoryVerdict
     faults: list[Fault]
     notes: dict[str, int | float | str] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
@@ -198,11 +200,11 @@ class Outcome:
 def perform(
     name: str,
     run: FaultRun,
-    options: RunOptions,
+    options: FaultRunOptions,
     directory: Path,
     say: Say,
     settings: BrokerSettings | None = None,
-) -> Outcome:
+) -> RunResult:
     """Execute `run` once in `directory`; `settings` are added to the run's own broker settings."""
     with run.open_target(directory, {**run.settings, **(settings or {})}) as target:
         target.heal()
@@ -210,7 +212,7 @@ def perform(
         workload.start()
         workload.wait_for_first(_FIRST_RECORD_S)
         time.sleep(_QUIET_S)
-        context = RunContext(target, workload, options, say)
+        context = FaultRunContext(target, workload, options, say)
         run.begin(context)
         stalls = StallMeter()
         stalls.start()
@@ -235,10 +237,10 @@ def perform(
         else:
             complaints.append("the final reads did not reach the end of every partition")
         complaints += _tracebacks(target)
-        return Outcome(history, verdict, context.faults, context.notes, complaints)
+        return RunResult(history, verdict, context.faults, context.notes, complaints)
 
 
-def _inject_and_heal(run: FaultRun, context: RunContext) -> list[str]:
+def _inject_and_heal(run: FaultRun, context: FaultRunContext) -> list[str]:
     """A broker that does not start again is a finding, not a failure of the run."""
     try:
         run.inject(context)

@@ -17,10 +17,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from kafkaesque.lab.faults.checks.history import Function, Key, Outcome, Polled, Value
+from kafkaesque.lab.faults.checks.history import Function, Key, OperationOutcome, Polled, Value
 from kafkaesque.lab.faults.checks.payload import decode_value
 from kafkaesque.lab.faults.clients import SILENT, Partitions, consumer_settings
-from kafkaesque.lab.faults.recorder import Invocation, Recorder
+from kafkaesque.lab.faults.recorder import PendingOperation, Recorder
 
 _POLL_S: Final = 0.05
 _AGAIN_S: Final = 0.5
@@ -35,7 +35,7 @@ _UNREADABLE: Final = frozenset({KafkaError.INVALID_MSG, KafkaError._BAD_MSG})
 Rows = dict[Key, list[tuple[int, Value]]]
 
 
-class Reader(threading.Thread):
+class RecordingReader(threading.Thread):
     """Polls until `end`. With `group_id` it joins the group and commits within each poll."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Reader(threading.Thread):
                 self._poll(consumer)
             crash = self._recorder.invoke(self._process, Function.CRASH)
             consumer.close()
-            crash.complete(Outcome.INFO)
+            crash.complete(OperationOutcome.INFO)
 
     def _begin(self, consumer: Consumer) -> None:
         keys = self._partitions.keys
@@ -95,7 +95,7 @@ class Reader(threading.Thread):
                 on_revoke=self._rebalanced,
                 on_lost=self._rebalanced,
             )
-        begin.complete(Outcome.OK, keys=keys)
+        begin.complete(OperationOutcome.OK, keys=keys)
 
     def _rebalanced(self, _consumer: Consumer, parts: list[TopicPartition]) -> None:
         self._moved |= {self._partitions.key(part.topic, part.partition) for part in parts}
@@ -110,15 +110,17 @@ class Reader(threading.Thread):
                 consumer.commit(offsets=self._next_offsets(rows), asynchronous=False)
                 self.committed_polls += 1
         except KafkaException as exception:
-            self._finish(poll, Outcome.INFO, rows, str(exception))
+            self._finish(poll, OperationOutcome.INFO, rows, str(exception))
             self._go_back(consumer, rows)
             return
-        self._finish(poll, Outcome.OK, rows)
+        self._finish(poll, OperationOutcome.OK, rows)
         for key in unreadable:
             self._moved.add(key)
             skip_offset(consumer, self._partitions, key)
 
-    def _finish(self, poll: Invocation, outcome: Outcome, rows: Rows, error: str = "") -> None:
+    def _finish(
+        self, poll: PendingOperation, outcome: OperationOutcome, rows: Rows, error: str = ""
+    ) -> None:
         moved, self._moved = sorted(self._moved), set()
         poll.complete(outcome, [Polled(rows)] if rows else (), rebalanced=moved, error=error)
 
@@ -192,7 +194,7 @@ class FinalReader:
             self._consumer.assign(
                 [self._partitions.topic_partition(k, OFFSET_BEGINNING) for k in self._ends]
             )
-            begin.complete(Outcome.OK, keys=list(self._ends))
+            begin.complete(OperationOutcome.OK, keys=list(self._ends))
             return self._read_all(deadline)
         finally:
             self._consumer.close()
@@ -230,14 +232,14 @@ class FinalReader:
         try:
             messages = self._consumer.consume(_BATCH, _POLL_S)
         except KafkaException:
-            poll.complete(Outcome.INFO)
+            poll.complete(OperationOutcome.INFO)
             return False
         rows, unreadable = take_messages(self._partitions, messages)
         moved, self._moved = sorted(self._moved), set()
         if rows:
-            poll.complete(Outcome.OK, [Polled(rows)], rebalanced=moved)
+            poll.complete(OperationOutcome.OK, [Polled(rows)], rebalanced=moved)
         elif moved:
-            poll.complete(Outcome.OK, rebalanced=moved)
+            poll.complete(OperationOutcome.OK, rebalanced=moved)
         for key, records in rows.items():
             self._next_offset[key] = records[-1][0] + 1
         self._take_ends(messages)

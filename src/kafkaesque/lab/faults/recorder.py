@@ -7,10 +7,17 @@ import threading
 import time
 from collections.abc import Sequence
 
-from kafkaesque.lab.faults.checks.history import Function, Key, Operation, Outcome, Polled, Sent
+from kafkaesque.lab.faults.checks.history import (
+    ClientOperation,
+    Function,
+    Key,
+    OperationOutcome,
+    Polled,
+    SentRecord,
+)
 
 
-class Invocation:
+class PendingOperation:
     """An operation that has begun. Call `complete` once."""
 
     __slots__ = ("_recorder", "f", "index", "invoked_us", "process")
@@ -24,15 +31,15 @@ class Invocation:
 
     def complete(
         self,
-        outcome: Outcome,
-        micro: Sequence[Sent | Polled] = (),
+        outcome: OperationOutcome,
+        micro: Sequence[SentRecord | Polled] = (),
         *,
         keys: Sequence[Key] = (),
         rebalanced: Sequence[Key] = (),
         error: str = "",
     ) -> None:
         self._recorder.take(
-            Operation(
+            ClientOperation(
                 index=self.index,
                 process=self.process,
                 outcome=outcome,
@@ -55,7 +62,7 @@ class Recorder:
         self._indexes = itertools.count()
         self._processes = itertools.count()
         self._lock = threading.Lock()
-        self._operations: list[Operation] = []
+        self._operations: list[ClientOperation] = []
         self.acknowledged = 0
         """Records acknowledged so far, for the progress line."""
         self.newest_acknowledged_us: dict[Key, int] = {}
@@ -73,19 +80,19 @@ class Recorder:
         with self._lock:
             return next(self._processes)
 
-    def invoke(self, process: int, f: Function) -> Invocation:
-        return Invocation(self, process, f)
+    def invoke(self, process: int, f: Function) -> PendingOperation:
+        return PendingOperation(self, process, f)
 
-    def take(self, operation: Operation) -> None:
+    def take(self, operation: ClientOperation) -> None:
         with self._lock:
             self._operations.append(operation)
-            if operation.outcome is Outcome.OK and operation.f is Function.SEND:
+            if operation.outcome is OperationOutcome.OK and operation.f is Function.SEND:
                 self.acknowledged += 1
                 for sent in operation.sends:
                     newest_us = self.newest_acknowledged_us.get(sent.key, operation.invoked_us)
                     self.newest_acknowledged_us[sent.key] = max(newest_us, operation.invoked_us)
 
-    def operations(self) -> list[Operation]:
+    def operations(self) -> list[ClientOperation]:
         """All completed operations, sorted by index."""
         with self._lock:
             return sorted(self._operations, key=lambda operation: operation.index)

@@ -7,27 +7,27 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaesque.lab.faults.checks.anomalies import MEANINGS, Anomaly, Name
-from kafkaesque.lab.faults.checks.checker import Finding, Verdict
+from kafkaesque.lab.faults.checks.checker import AnomalyFinding, HistoryVerdict
 from kafkaesque.lab.faults.checks.figures import gaps_of_faults, percentile
-from kafkaesque.lab.faults.checks.history import History, Operation, Polled
-from kafkaesque.lab.faults.fault_run import Outcome, RunOptions
+from kafkaesque.lab.faults.checks.history import ClientOperation, History, Polled
+from kafkaesque.lab.faults.fault_run import FaultRunOptions, RunResult
 
 _ROWS_SHOWN_MAX: Final = 6
 _OPERATIONS_SHOWN_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class FaultReport:
     """The result of one run."""
 
     name: str
-    verdict: Verdict
-    options: RunOptions | None = None
+    verdict: HistoryVerdict
+    options: FaultRunOptions | None = None
     faults: int = 0
     gaps_ms: list[int] = field(default_factory=list)
     notes: dict[str, int | float | str] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
-    control: Report | None = None
+    control: FaultReport | None = None
     """The same fault under settings that permit loss."""
 
     @property
@@ -133,10 +133,10 @@ class Report:
 
 
 def make_report(
-    name: str, options: RunOptions, outcome: Outcome, control: Report | None = None
-) -> Report:
+    name: str, options: FaultRunOptions, outcome: RunResult, control: FaultReport | None = None
+) -> FaultReport:
     sending = [operation for operation in outcome.history.operations if operation.sends]
-    return Report(
+    return FaultReport(
         name=name,
         verdict=outcome.verdict,
         options=options,
@@ -148,7 +148,7 @@ def make_report(
     )
 
 
-def _counts(findings: Mapping[Name, Finding]) -> dict[str, int]:
+def _counts(findings: Mapping[Name, AnomalyFinding]) -> dict[str, int]:
     return {str(name): finding.count for name, finding in findings.items()}
 
 
@@ -162,7 +162,7 @@ def _example_lines(example: Anomaly, history: History | None) -> Iterator[str]:
         yield f"      {describe(by_index[index], example.key)}"
 
 
-def describe(operation: Operation, key: int | None) -> str:
+def describe(operation: ClientOperation, key: int | None) -> str:
     """One operation in one line, with its records of `key`."""
     parts = []
     for one in operation.micro:

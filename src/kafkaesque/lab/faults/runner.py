@@ -10,8 +10,8 @@ from typing import Final
 
 from kafkaesque.lab.faults.catalog import load_run
 from kafkaesque.lab.faults.checks.history import History, read_lines, write_lines
-from kafkaesque.lab.faults.fault_run import Outcome, RunOptions, Say, perform
-from kafkaesque.lab.faults.report import Report, make_report
+from kafkaesque.lab.faults.fault_run import FaultRunOptions, RunResult, Say, perform
+from kafkaesque.lab.faults.report import FaultReport, make_report
 
 CONTROL_SECONDS_MAX: Final = 8.0
 
@@ -21,8 +21,8 @@ class NotPossible(Exception):
 
 
 def run_by_name(
-    name: str, options: RunOptions, say: Say, keep: Path | None = None
-) -> tuple[Report, History]:
+    name: str, options: FaultRunOptions, say: Say, keep: Path | None = None
+) -> tuple[FaultReport, History]:
     """Perform and check a run; histories and broker logs go to `keep` if it is given."""
     run = load_run(name)
     reason = run.impossible()
@@ -42,8 +42,8 @@ def run_by_name(
 
 
 def _perform_in_temporary_directory(
-    name: str, options: RunOptions, say: Say, keep: Path | None, *, is_control: bool = False
-) -> Outcome:
+    name: str, options: FaultRunOptions, say: Say, keep: Path | None, *, is_control: bool = False
+) -> RunResult:
     label = f"{name}-control" if is_control else name
     run = load_run(name)
     place = Path(tempfile.mkdtemp(prefix=f"kafkaesque-fault-{label}-"))

@@ -10,7 +10,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from kafkaesque.lab.faults.checks.history import Function, Key, Outcome, Sent
+from kafkaesque.lab.faults.checks.history import Function, Key, OperationOutcome, SentRecord
 from kafkaesque.lab.faults.checks.payload import encode_value
 from kafkaesque.lab.faults.clients import (
     MESSAGE_TIMEOUT_MS,
@@ -20,7 +20,7 @@ from kafkaesque.lab.faults.clients import (
     outcome_of,
     producer_settings,
 )
-from kafkaesque.lab.faults.recorder import Invocation, Recorder
+from kafkaesque.lab.faults.recorder import PendingOperation, Recorder
 
 _TICK_S: Final = 0.005
 _BURST_MAX: Final = 500
@@ -114,15 +114,15 @@ class Sender(threading.Thread):
         try:
             producer.produce(topic, data, partition=partition, on_delivery=report)
         except BufferError:
-            invocation.complete(Outcome.FAIL, [Sent(key, None, value)])
+            invocation.complete(OperationOutcome.FAIL, [SentRecord(key, None, value)])
         except KafkaException as exception:
             # Refused before it was queued, for example after a fatal error.
-            invocation.complete(Outcome.FAIL, [Sent(key, None, value)])
+            invocation.complete(OperationOutcome.FAIL, [SentRecord(key, None, value)])
             self.failure = str(error_in(exception))
 
     def _delivered(
         self,
-        invocation: Invocation,
+        invocation: PendingOperation,
         key: Key,
         value: int,
         error: KafkaError | None,
@@ -130,7 +130,7 @@ class Sender(threading.Thread):
     ) -> None:
         offset = message.offset()
         has_offset = error is None and offset is not None and offset >= 0
-        sent = [Sent(key, offset if has_offset else None, value)]
+        sent = [SentRecord(key, offset if has_offset else None, value)]
         invocation.complete(outcome_of(error), sent, error=str(error or ""))
         if error is not None and error.fatal():
             self.failure = str(error)
@@ -139,7 +139,7 @@ class Sender(threading.Thread):
         """Drop the client with all records in flight; their outcome is unknown."""
         crash = self._recorder.invoke(self._process, Function.CRASH)
         self._purge(producer)
-        crash.complete(Outcome.INFO)
+        crash.complete(OperationOutcome.INFO)
 
     def _drain(self, producer: Producer) -> None:
         self._serve(producer, _DRAIN_MS / 1000)

@@ -20,7 +20,7 @@ _TIMEOUT_S: Final = 0.5
 FINDINGS_MAX: Final = 5
 
 
-class Sample(NamedTuple):
+class WatermarkSample(NamedTuple):
     """One broker's answer about one partition, and when it was requested and received."""
 
     requested_us: int
@@ -40,9 +40,9 @@ class Sample(NamedTuple):
         )
 
 
-def check_samples(samples: Sequence[Sample]) -> list[str]:
+def check_samples(samples: Sequence[WatermarkSample]) -> list[str]:
     """Violations of the rules, at most FINDINGS_MAX of each kind and partition."""
-    by_place: dict[Place, list[Sample]] = {}
+    by_place: dict[Place, list[WatermarkSample]] = {}
     for sample in sorted(samples, key=lambda one: one.answered_us):
         by_place.setdefault(sample.place, []).append(sample)
     found: list[str] = []
@@ -53,7 +53,7 @@ def check_samples(samples: Sequence[Sample]) -> list[str]:
     return found
 
 
-def _regressions(rows: Sequence[Sample]) -> Iterator[str]:
+def _regressions(rows: Sequence[WatermarkSample]) -> Iterator[str]:
     stable = [sample for sample in rows if sample.is_stable]
     marks = [sample for sample in rows if not sample.is_stable]
     yield from _decreases("the high watermark went back", marks, marks, _offset)
@@ -66,9 +66,9 @@ def _regressions(rows: Sequence[Sample]) -> Iterator[str]:
 
 def _decreases(
     what: str,
-    earlier: Iterable[Sample],
-    later: Iterable[Sample],
-    value: Callable[[Sample], int],
+    earlier: Iterable[WatermarkSample],
+    later: Iterable[WatermarkSample],
+    value: Callable[[WatermarkSample], int],
 ) -> Iterator[str]:
     """Yields each sample of `later` with a lower value than one of `earlier` answered before its request.
 
@@ -76,7 +76,7 @@ def _decreases(
     """
     answered = iter(earlier)
     pending = next(answered, None)
-    highest: Sample | None = None
+    highest: WatermarkSample | None = None
     for sample in sorted(later, key=lambda one: one.requested_us):
         while pending is not None and pending.answered_us < sample.requested_us:
             if highest is None or value(pending) > value(highest):
@@ -86,16 +86,16 @@ def _decreases(
             yield f"{what}: {highest}, then {sample}"
 
 
-def _offset(sample: Sample) -> int:
+def _offset(sample: WatermarkSample) -> int:
     return sample.offset
 
 
-def _epoch(sample: Sample) -> int:
+def _epoch(sample: WatermarkSample) -> int:
     return sample.epoch
 
 
-def _shared_epochs(rows: Sequence[Sample]) -> Iterator[str]:
-    leaders: dict[int, Sample] = {}
+def _shared_epochs(rows: Sequence[WatermarkSample]) -> Iterator[str]:
+    leaders: dict[int, WatermarkSample] = {}
     for sample in rows:
         first = leaders.setdefault(sample.epoch, sample)
         if first.node != sample.node:
@@ -112,7 +112,7 @@ class WatermarkSampler:
         self._places = places
         self._now_us = now_us
         self._ended = threading.Event()
-        self._samples: list[list[Sample]] = [[] for _ in addresses]
+        self._samples: list[list[WatermarkSample]] = [[] for _ in addresses]
         self._threads = [
             threading.Thread(
                 target=self._sample, args=(node, address), name=f"watermarks-{node}", daemon=True
@@ -122,7 +122,7 @@ class WatermarkSampler:
         for thread in self._threads:
             thread.start()
 
-    def end(self) -> list[Sample]:
+    def end(self) -> list[WatermarkSample]:
         """Stop, and return all samples."""
         self._ended.set()
         for thread in self._threads:
@@ -138,11 +138,13 @@ class WatermarkSampler:
                     self._samples[node] += self._query(admin, node, is_stable)
         admin.close()
 
-    def _query(self, admin: BrokerAdmin, node: int, is_stable: bool) -> list[Sample]:
+    def _query(self, admin: BrokerAdmin, node: int, is_stable: bool) -> list[WatermarkSample]:
         requested_us = self._now_us()
         marks = admin.watermarks(self._places, read_committed=is_stable)
         answered_us = self._now_us()
         return [
-            Sample(requested_us, answered_us, node, place, mark.epoch, mark.offset, is_stable)
+            WatermarkSample(
+                requested_us, answered_us, node, place, mark.epoch, mark.offset, is_stable
+            )
             for place, mark in marks.items()
         ]

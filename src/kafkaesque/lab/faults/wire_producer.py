@@ -66,7 +66,7 @@ _TRY_AGAIN: Final = frozenset(
 )
 
 
-class Refused(Exception):
+class ProduceRefused(Exception):
     """The broker refused a request; a retry would not help."""
 
     def __init__(self, code: ErrorCode) -> None:
@@ -185,7 +185,7 @@ class WireProducer:
             if code is ErrorCode.NONE:
                 return reply
             if code not in _TRY_AGAIN:
-                raise Refused(code)
+                raise ProduceRefused(code)
             if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 self._where.pop(place, None)
             time.sleep(PAUSE_S)

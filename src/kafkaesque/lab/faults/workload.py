@@ -13,9 +13,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kafkaesque.lab.faults.checks.history import Operation
+from kafkaesque.lab.faults.checks.history import ClientOperation
 from kafkaesque.lab.faults.clients import SILENT, Partitions, admin_settings
-from kafkaesque.lab.faults.readers import FinalReader, Reader
+from kafkaesque.lab.faults.readers import FinalReader, RecordingReader
 from kafkaesque.lab.faults.recorder import Recorder
 from kafkaesque.lab.faults.sender import Sender
 from kafkaesque.testing.waiting import poll_until
@@ -82,8 +82,8 @@ class Workload:
             crash_every_s=self._settings.crash_every_s,
         )
 
-    def _reader(self, group_id: str | None, rng: random.Random) -> Reader:
-        return Reader(
+    def _reader(self, group_id: str | None, rng: random.Random) -> RecordingReader:
+        return RecordingReader(
             self._bootstrap_servers,
             self.partitions,
             self.recorder,
@@ -151,11 +151,11 @@ class Workload:
                 return False
         return True
 
-    def operations(self) -> list[Operation]:
+    def operations(self) -> list[ClientOperation]:
         """The history so far."""
         return self.recorder.operations()
 
-    def _join(self, threads: list[Sender] | list[Reader]) -> None:
+    def _join(self, threads: list[Sender] | list[RecordingReader]) -> None:
         deadline = time.monotonic() + _JOIN_TIMEOUT_S
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))

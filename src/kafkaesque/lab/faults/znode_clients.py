@@ -13,19 +13,19 @@ from typing import Final
 
 from kafkaesque.broker.coordination.rules.vocabulary import Code, CreateMode
 from kafkaesque.lab.faults.znode_connection import (
-    ConnectionLost,
-    Reply,
-    Session,
     SessionExpired,
     WatchEvent,
     ZnodeConnection,
+    ZnodeConnectionLost,
+    ZnodeReply,
+    ZnodeSession,
 )
 from kafkaesque.lab.faults.znode_history import (
-    Connection,
+    ConnectionHistory,
     Ending,
     Kind,
-    Operation,
     ReadSeen,
+    RegisterOperation,
     ReplySeen,
 )
 
@@ -45,8 +45,8 @@ _RECONNECT_S: Final = 0.1
 class ZnodeHistory:
     """Everything that all clients of a run saw."""
 
-    operations: list[Operation] = field(default_factory=list)
-    connections: list[Connection] = field(default_factory=list)
+    operations: list[RegisterOperation] = field(default_factory=list)
+    connections: list[ConnectionHistory] = field(default_factory=list)
     transactions: dict[int, frozenset[str]] = field(default_factory=dict)
     """The paths that each transaction wrote, by its zxid."""
     complaints: list[str] = field(default_factory=list)
@@ -105,12 +105,12 @@ class RegisterClient(_Worker):
         super().__init__(addresses, history, seed)
         self._number = number
         self._written = 0
-        self._session = Session()
+        self._session = ZnodeSession()
         self._has_node = False
         """Whether the creation of its ephemeral node was acknowledged."""
         self._last_zxid = 0
         self._connection: ZnodeConnection | None = None
-        self._log = Connection(number)
+        self._log = ConnectionHistory(number)
         self._armed: dict[str, int] = {}
         """Paths with a one-shot watch that has not fired, and the mzxid at which it was set."""
         self._versions: dict[str, int] = {}
@@ -120,7 +120,7 @@ class RegisterClient(_Worker):
             connection = self._connected()
             self._step(connection)
             self._ended.wait(self._random.uniform(0, _PACE_S))
-        except ConnectionLost:
+        except ZnodeConnectionLost:
             self._leave()
             self._ended.wait(_RECONNECT_S)
         except SessionExpired as error:
@@ -129,7 +129,7 @@ class RegisterClient(_Worker):
                 f"{SESSION_MS / 1000:g} s"
             )
             self._leave()
-            self._session, self._last_zxid, self._has_node = Session(), 0, False
+            self._session, self._last_zxid, self._has_node = ZnodeSession(), 0, False
 
     def _connected(self) -> ZnodeConnection:
         if self._connection is not None:
@@ -137,7 +137,7 @@ class RegisterClient(_Worker):
         connection = ZnodeConnection(self._some_address(), self._on_event)
         try:
             self._session = connection.attach(self._session, SESSION_MS, self._last_zxid)
-            self._log = Connection(self._number, dict(self._armed))
+            self._log = ConnectionHistory(self._number, dict(self._armed))
             self._history.connections.append(self._log)
             if self._armed:
                 self._note(connection.resume_watches(self._last_zxid, list(self._armed)))
@@ -151,7 +151,7 @@ class RegisterClient(_Worker):
                 self._history.complaints.append(
                     f"the node of client {self._number} was removed while its session was alive"
                 )
-        except (ConnectionLost, SessionExpired):
+        except (ZnodeConnectionLost, SessionExpired):
             connection.close()
             raise
         self._connection = connection
@@ -166,7 +166,7 @@ class RegisterClient(_Worker):
         self._log.seen.append(event)
         self._armed.pop(event.path, None)
 
-    def _note(self, reply: Reply) -> None:
+    def _note(self, reply: ZnodeReply) -> None:
         self._log.seen.append(ReplySeen(reply.zxid))
         self._last_zxid = max(self._last_zxid, reply.zxid)
 
@@ -207,7 +207,7 @@ class RegisterClient(_Worker):
         begun, value = now_us(), self._value()
         try:
             reply, stat = connection.set(path, value)
-        except ConnectionLost:
+        except ZnodeConnectionLost:
             self._record(path, Kind.WRITE, Ending.UNKNOWN, begun, value)
             raise
         self._note(reply)
@@ -224,7 +224,7 @@ class RegisterClient(_Worker):
         begun, value, kind = now_us(), self._value(), Kind.COMPARE_AND_SET
         try:
             reply, stat = connection.set(path, value, expected)
-        except ConnectionLost:
+        except ZnodeConnectionLost:
             self._record(path, kind, Ending.UNKNOWN, begun, value, expected=expected)
             raise
         self._note(reply)
@@ -239,7 +239,7 @@ class RegisterClient(_Worker):
         parts = [(path, self._value()) for path in TRANSACTION_REGISTERS]
         try:
             reply, stats = connection.set_all(parts)
-        except ConnectionLost:
+        except ZnodeConnectionLost:
             for path, value in parts:
                 self._record(path, Kind.WRITE, Ending.UNKNOWN, begun, value)
             raise
@@ -262,7 +262,7 @@ class RegisterClient(_Worker):
         mzxid: int = -1,
         expected: int = -1,
     ) -> None:
-        operation = Operation(
+        operation = RegisterOperation(
             self._number, path, kind, ending, begun_us, now_us(), value, version, mzxid, expected
         )
         self._history.operations.append(operation)
@@ -284,7 +284,7 @@ class ExpiringClient(_Worker):
     def _work(self) -> None:
         try:
             path, alive_s = self._create()
-        except (ConnectionLost, SessionExpired):
+        except (ZnodeConnectionLost, SessionExpired):
             self._ended.wait(_RECONNECT_S)
             return
         deadline = alive_s + EXPIRING_SESSION_MS / 1000 + self._outlives_s
@@ -310,10 +310,10 @@ class ExpiringClient(_Worker):
         path = f"{EPHEMERALS}/expiring-{self._created}"
         connection = ZnodeConnection(self._some_address(), lambda _: None)
         try:
-            connection.attach(Session(), EXPIRING_SESSION_MS, 0)
+            connection.attach(ZnodeSession(), EXPIRING_SESSION_MS, 0)
             alive_s = time.monotonic()
             if connection.create(path, CreateMode.EPHEMERAL).code != Code.OK:
-                raise ConnectionLost("the node was not created")
+                raise ZnodeConnectionLost("the node was not created")
         finally:
             connection.close()
         return path, alive_s
@@ -327,12 +327,12 @@ class ExpiringClient(_Worker):
         """The result of `look`, or False while no server answers."""
         try:
             connection = ZnodeConnection(self._some_address(), lambda _: None)
-        except ConnectionLost:
+        except ZnodeConnectionLost:
             return False
         try:
-            connection.attach(Session(), EXPIRING_SESSION_MS, 0)
+            connection.attach(ZnodeSession(), EXPIRING_SESSION_MS, 0)
             return look(connection)
-        except (ConnectionLost, SessionExpired):
+        except (ZnodeConnectionLost, SessionExpired):
             return False
         finally:
             connection.close()

@@ -30,7 +30,7 @@ _REPLY = struct.Struct(">iqi")
 _PART = struct.Struct(">i?i")
 
 
-class ConnectionLost(Exception):
+class ZnodeConnectionLost(Exception):
     """The connection was closed or timed out."""
 
 
@@ -38,12 +38,12 @@ class SessionExpired(Exception):
     """The server does not have the session any more."""
 
 
-class Session(NamedTuple):
+class ZnodeSession(NamedTuple):
     session_id: int = 0
     password: bytes = bytes(16)
 
 
-class Reply(NamedTuple):
+class ZnodeReply(NamedTuple):
     zxid: int
     code: int
     body: bytes
@@ -75,17 +75,18 @@ class ZnodeConnection:
         try:
             self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
         except OSError as error:
-            raise ConnectionLost(str(error)) from error
+            raise ZnodeConnectionLost(str(error)) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._socket.close()
 
-    def attach(self, session: Session, timeout_ms: int, last_zxid: int) -> Session:
+    def attach(self, session: ZnodeSession, timeout_ms: int, last_zxid: int) -> ZnodeSession:
         """Open a session or resume one.
 
-        SessionExpired if it has expired; ConnectionLost if this server lags behind `last_zxid`.
+        Raises SessionExpired if it has expired, ZnodeConnectionLost if this server has not reached
+        `last_zxid`.
         """
         writer = JuteWriter()
         writer.int32(0)
@@ -99,7 +100,7 @@ class ZnodeConnection:
         granted_ms, session_id, password = reader.int32(), reader.int64(), reader.buffer() or b""
         if granted_ms <= 0 or session_id == 0:
             raise SessionExpired(hex(session.session_id))
-        return Session(session_id, password)
+        return ZnodeSession(session_id, password)
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -111,11 +112,11 @@ class ZnodeConnection:
         reply = self._ask(OpCode.GET_DATA, writer)
         return JuteReader(reply.body).buffer() or b"", _stat(reply.body), reply.zxid
 
-    def set(self, path: str, data: bytes, version: int = -1) -> tuple[Reply, NodeStat | None]:
+    def set(self, path: str, data: bytes, version: int = -1) -> tuple[ZnodeReply, NodeStat | None]:
         reply = self._ask(OpCode.SET_DATA, _set_body(path, data, version))
         return reply, _stat(reply.body) if reply.code == Code.OK else None
 
-    def set_all(self, parts: Sequence[tuple[str, bytes]]) -> tuple[Reply, list[NodeStat]]:
+    def set_all(self, parts: Sequence[tuple[str, bytes]]) -> tuple[ZnodeReply, list[NodeStat]]:
         """A transaction: all writes or none."""
         writer = JuteWriter()
         for path, data in parts:
@@ -131,7 +132,7 @@ class ZnodeConnection:
         ]
         return reply, stats
 
-    def create(self, path: str, mode: CreateMode = CreateMode.PERSISTENT) -> Reply:
+    def create(self, path: str, mode: CreateMode = CreateMode.PERSISTENT) -> ZnodeReply:
         writer = JuteWriter()
         writer.string(path)
         writer.buffer(b"")
@@ -149,19 +150,19 @@ class ZnodeConnection:
         writer.boolean(False)
         return self._ask(OpCode.EXISTS, writer).code == Code.OK
 
-    def sync(self, path: str) -> Reply:
+    def sync(self, path: str) -> ZnodeReply:
         writer = JuteWriter()
         writer.string(path)
         return self._ask(OpCode.SYNC, writer)
 
-    def watch_below(self, path: str) -> Reply:
+    def watch_below(self, path: str) -> ZnodeReply:
         """A persistent recursive watch."""
         writer = JuteWriter()
         writer.string(path)
         writer.int32(AddWatchMode.PERSISTENT_RECURSIVE)
         return self._ask(OpCode.ADD_WATCH, writer)
 
-    def resume_watches(self, since_zxid: int, data: Sequence[str]) -> Reply:
+    def resume_watches(self, since_zxid: int, data: Sequence[str]) -> ZnodeReply:
         """Resume the data watches of an earlier connection."""
         writer = JuteWriter()
         writer.int64(since_zxid)
@@ -169,7 +170,7 @@ class ZnodeConnection:
             writer.vector(paths, writer.string)
         return self._ask(OpCode.SET_WATCHES, writer, XID_SET_WATCHES)
 
-    def _ask(self, opcode: OpCode, body: JuteWriter, xid: int | None = None) -> Reply:
+    def _ask(self, opcode: OpCode, body: JuteWriter, xid: int | None = None) -> ZnodeReply:
         if xid is None:
             self._xid += 1
             xid = self._xid
@@ -184,7 +185,7 @@ class ZnodeConnection:
                 reader.int32()
                 self._on_event(WatchEvent(zxid, EventType(kind), reader.string()))
             elif answered == xid:
-                return Reply(zxid, code, rest)
+                return ZnodeReply(zxid, code, rest)
 
     # -- bytes -----------------------------------------------------------------------------------
 
@@ -192,7 +193,7 @@ class ZnodeConnection:
         try:
             self._socket.sendall(struct.pack(">i", len(body)) + body)
         except OSError as error:
-            raise ConnectionLost(str(error)) from error
+            raise ZnodeConnectionLost(str(error)) from error
 
     def _read_frame(self) -> bytes:
         (size_bytes,) = struct.unpack(">i", self._read(4))
@@ -204,9 +205,9 @@ class ZnodeConnection:
             try:
                 piece = self._socket.recv(size_bytes - len(data))
             except OSError as error:
-                raise ConnectionLost(str(error)) from error
+                raise ZnodeConnectionLost(str(error)) from error
             if not piece:
-                raise ConnectionLost("closed by the server")
+                raise ZnodeConnectionLost("closed by the server")
             data += piece
         return bytes(data)
 

@@ -36,7 +36,7 @@ class Ending(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class RegisterOperation:
     """`version` is the version written or read; `expected` that of a compare-and-set."""
 
     client: int
@@ -77,7 +77,7 @@ Seen: TypeAlias = WatchEvent | ReadSeen | ReplySeen
 
 
 @dataclass(slots=True)
-class Connection:
+class ConnectionHistory:
     """Everything received on one connection, in order.
 
     From position `watching_from` of `seen` on, a persistent watch covers all registers; before that,
@@ -94,15 +94,15 @@ class Connection:
 # -- registers -----------------------------------------------------------------------------------
 
 
-def check_registers(operations: Iterable[Operation]) -> list[str]:
-    by_path: dict[str, list[Operation]] = defaultdict(list)
+def check_registers(operations: Iterable[RegisterOperation]) -> list[str]:
+    by_path: dict[str, list[RegisterOperation]] = defaultdict(list)
     for operation in operations:
         by_path[operation.path].append(operation)
     return [text for path in sorted(by_path) for text in _check_register(by_path[path])]
 
 
-def _check_register(operations: Sequence[Operation]) -> Iterator[str]:
-    written: dict[int, Operation] = {}
+def _check_register(operations: Sequence[RegisterOperation]) -> Iterator[str]:
+    written: dict[int, RegisterOperation] = {}
     for operation in operations:
         if operation.is_write and operation.ending is Ending.DONE:
             if operation.version in written:
@@ -119,7 +119,7 @@ def _check_register(operations: Sequence[Operation]) -> Iterator[str]:
 
 
 def _check_values(
-    operations: Sequence[Operation], written: Mapping[int, Operation]
+    operations: Sequence[RegisterOperation], written: Mapping[int, RegisterOperation]
 ) -> Iterator[str]:
     """A read returns the value written as its version; a write with unknown outcome has at most one."""
     unknown = {op.value for op in operations if op.is_write and op.ending is Ending.UNKNOWN}
@@ -143,7 +143,7 @@ def _check_values(
         yield f"{missing} versions have no writer, {len(unknown)} writes are unknown"
 
 
-def _check_comparisons(operations: Sequence[Operation]) -> Iterator[str]:
+def _check_comparisons(operations: Sequence[RegisterOperation]) -> Iterator[str]:
     for operation in operations:
         is_done = operation.kind is Kind.COMPARE_AND_SET and operation.ending is Ending.DONE
         if is_done and operation.version != operation.expected + 1:
@@ -151,7 +151,7 @@ def _check_comparisons(operations: Sequence[Operation]) -> Iterator[str]:
 
 
 def _check_real_time(
-    operations: Sequence[Operation], written: Mapping[int, Operation]
+    operations: Sequence[RegisterOperation], written: Mapping[int, RegisterOperation]
 ) -> Iterator[str]:
     """An operation that ended before another began does not come after it."""
     floor = -1
@@ -175,7 +175,7 @@ def _check_real_time(
 
 
 def _check_refusal(
-    refused: Operation, floor: int, operations: Sequence[Operation]
+    refused: RegisterOperation, floor: int, operations: Sequence[RegisterOperation]
 ) -> Iterator[str]:
     """A compare-and-set may fail only if another write may have come before it."""
     if refused.expected != floor:
@@ -191,7 +191,7 @@ def _check_refusal(
         yield f"{refused} failed although version {floor} was the newest"
 
 
-def _check_sessions(operations: Sequence[Operation]) -> Iterator[str]:
+def _check_sessions(operations: Sequence[RegisterOperation]) -> Iterator[str]:
     """A client never sees an older version than before, on any server."""
     newest: dict[int, int] = {}
     for operation in sorted(operations, key=lambda op: op.ended_us):
@@ -206,13 +206,15 @@ def _check_sessions(operations: Sequence[Operation]) -> Iterator[str]:
 
 
 def check_watches(
-    connections: Iterable[Connection], transactions: Mapping[int, frozenset[str]]
+    connections: Iterable[ConnectionHistory], transactions: Mapping[int, frozenset[str]]
 ) -> list[str]:
     """`transactions`: the paths that each transaction changed, by its zxid."""
     return [text for one in connections for text in _check_connection(one, transactions)]
 
 
-def _check_connection(one: Connection, transactions: Mapping[int, frozenset[str]]) -> Iterator[str]:
+def _check_connection(
+    one: ConnectionHistory, transactions: Mapping[int, frozenset[str]]
+) -> Iterator[str]:
     for rule in (_ordered, _unique, _bookmarkable, _reliable, _resumable):
         for text in rule(one):
             yield f"client {one.client}, {rule.__name__.strip('_')}: {text}"
@@ -220,7 +222,7 @@ def _check_connection(one: Connection, transactions: Mapping[int, frozenset[str]
         yield f"client {one.client}, atomic: {text}"
 
 
-def _ordered(one: Connection) -> Iterator[str]:
+def _ordered(one: ConnectionHistory) -> Iterator[str]:
     """Events arrive in the order of the changes."""
     last = -1
     for seen in one.seen:
@@ -230,7 +232,7 @@ def _ordered(one: Connection) -> Iterator[str]:
             last = seen.zxid
 
 
-def _unique(one: Connection) -> Iterator[str]:
+def _unique(one: ConnectionHistory) -> Iterator[str]:
     """A change causes one event, even for a client with several watches on it."""
     counts = Counter(seen for seen in one.seen if isinstance(seen, WatchEvent))
     resumed = set(one.resumed)
@@ -240,7 +242,7 @@ def _unique(one: Connection) -> Iterator[str]:
             yield f"{event} arrived {count} times"
 
 
-def _bookmarkable(one: Connection) -> Iterator[str]:
+def _bookmarkable(one: ConnectionHistory) -> Iterator[str]:
     """After a reply with a zxid, no event with that zxid or an earlier one arrives."""
     mark = -1
     for seen in one.seen:
@@ -251,7 +253,7 @@ def _bookmarkable(one: Connection) -> Iterator[str]:
             mark = max(mark, seen.zxid)
 
 
-def _reliable(one: Connection) -> Iterator[str]:
+def _reliable(one: ConnectionHistory) -> Iterator[str]:
     """Between two reads of a node, one event arrives per version written in between."""
     last: dict[str, int] = {}
     events: Counter[str] = Counter()
@@ -269,7 +271,7 @@ def _reliable(one: Connection) -> Iterator[str]:
             events[seen.path] = 0
 
 
-def _resumable(one: Connection) -> Iterator[str]:
+def _resumable(one: ConnectionHistory) -> Iterator[str]:
     """After a reconnect, the event of a change in between arrives before any newer data."""
     notified: set[str] = set()
     for seen in one.seen:
@@ -281,7 +283,7 @@ def _resumable(one: Connection) -> Iterator[str]:
             notified.add(seen.path)
 
 
-def _atomic(one: Connection, transactions: Mapping[int, frozenset[str]]) -> Iterator[str]:
+def _atomic(one: ConnectionHistory, transactions: Mapping[int, frozenset[str]]) -> Iterator[str]:
     """The events of one transaction arrive without anything in between."""
     position = one.watching_from
     while position < len(one.seen):

@@ -1,7 +1,7 @@
 """Brokers under test that can be killed, paused, wiped and cut off: one process, or a cluster.
 
 `Target` is what a fault run breaks. `SingleBroker` is one broker process; `BrokerCluster` is a cluster
-of them on a `Network` whose links may be cut.
+of them on a `BrokerNetwork` whose links may be cut.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class SingleBroker:
         self._is_up = False
 
 
-class Network(Protocol):
+class BrokerNetwork(Protocol):
     """The network between the brokers of a cluster."""
 
     def address(self, node: int) -> str: ...
@@ -170,7 +170,7 @@ class _NewLayout(Layout):
         directory: Path,
         count: int,
         settings: BrokerSettings,
-        network: Network | None,
+        network: BrokerNetwork | None,
     ) -> None:
         super().__init__(directory, count, settings)
         self.network = network
@@ -199,7 +199,7 @@ class BrokerCluster(BrokerProcesses):
         settings: BrokerSettings | None = None,
         *,
         count: int = BROKERS,
-        network: Network | None = None,
+        network: BrokerNetwork | None = None,
         environment: Callable[[int], Mapping[str, str]] | None = None,
     ) -> None:
         all_settings = {**CLUSTER_SETTINGS, **(settings or {})}

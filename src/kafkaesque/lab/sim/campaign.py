@@ -7,10 +7,10 @@ from pathlib import Path
 from statistics import median
 
 from kafkaesque.lab.sim.planted.bug import Found
-from kafkaesque.lab.sim.runner import Outcome
+from kafkaesque.lab.sim.runner import SeedResult
 
 
-def summarize(outcomes: Sequence[Outcome], seconds: float, jobs: int) -> dict[str, object]:
+def summarize(outcomes: Sequence[SeedResult], seconds: float, jobs: int) -> dict[str, object]:
     """The JSON fields of `sim --json`."""
     failed = [outcome.seed for outcome in outcomes if outcome.violation is not None]
     return {

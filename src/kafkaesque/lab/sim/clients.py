@@ -14,8 +14,8 @@ from kafkaesque.broker.cluster.rules.controller import Controller, Decision, New
 from kafkaesque.broker.cluster.rules.registration import NewBroker
 from kafkaesque.lab.sim.controller import Operation
 from kafkaesque.lab.sim.ground_truth import require
-from kafkaesque.lab.sim.partition import Answer, Verdict
-from kafkaesque.lab.sim.schedule import MILLISECOND_US, Schedule
+from kafkaesque.lab.sim.partition import ProduceOutcome, ProduceResult
+from kafkaesque.lab.sim.schedule import MILLISECOND_US, EventSchedule
 from kafkaesque.model.ids import GroupId, NodeId, Offset, ProducerEpoch, ProducerId, TimestampMs
 from kafkaesque.records.codec import Record, encode_batch
 
@@ -28,7 +28,7 @@ class ReachableCluster(Protocol):
     """The requests that clients can send."""
 
     def produce(
-        self, node: NodeId, group: GroupId, batch: bytes, reply: Callable[[Answer], None]
+        self, node: NodeId, group: GroupId, batch: bytes, reply: Callable[[ProduceResult], None]
     ) -> None: ...
 
     def read(
@@ -36,7 +36,7 @@ class ReachableCluster(Protocol):
     ) -> Offset | None: ...
 
     def administer(
-        self, operation: Operation, reply: Callable[[Answer, object], None], random: Random
+        self, operation: Operation, reply: Callable[[ProduceResult, object], None], random: Random
     ) -> None: ...
 
     def guess_leader(self, group: GroupId, random: Random) -> NodeId: ...
@@ -64,7 +64,7 @@ class SimulatedProducer:
         producer_id: ProducerId,
         group: GroupId,
         cluster: ReachableCluster,
-        schedule: Schedule,
+        schedule: EventSchedule,
         random: Random,
     ) -> None:
         self.group = group
@@ -140,12 +140,12 @@ class SimulatedProducer:
         self._schedule.after(REQUEST_TIMEOUT_US, lambda: self._timed_out(one, attempt))
 
     def _timed_out(self, one: _Outstanding, attempt: int) -> None:
-        self._answered(one, attempt, Answer(Verdict.UNKNOWN, None, "timed out"))
+        self._answered(one, attempt, ProduceResult(ProduceOutcome.UNKNOWN, None, "timed out"))
 
-    def _answered(self, one: _Outstanding, attempt: int, answer: Answer) -> None:
+    def _answered(self, one: _Outstanding, attempt: int, answer: ProduceResult) -> None:
         if one not in self._outstanding:
             return
-        if answer.verdict is Verdict.COMMITTED:
+        if answer.verdict is ProduceOutcome.COMMITTED:
             self._outstanding.remove(one)
             self.acked_count += 1
         elif attempt == one.attempt and one.is_sent and not self._backs_off:
@@ -172,7 +172,7 @@ class SimulatedReader:
     """Reads a part of one partition now and then; the checkers check what it gets."""
 
     def __init__(
-        self, group: GroupId, cluster: ReachableCluster, schedule: Schedule, random: Random
+        self, group: GroupId, cluster: ReachableCluster, schedule: EventSchedule, random: Random
     ) -> None:
         self.read_count = 0
         self._group = group
@@ -205,7 +205,7 @@ class SimulatedReader:
 class SimulatedAdmin:
     """Sends administrative requests now and then, and checks that producer ids are unique."""
 
-    def __init__(self, cluster: ReachableCluster, schedule: Schedule, random: Random) -> None:
+    def __init__(self, cluster: ReachableCluster, schedule: EventSchedule, random: Random) -> None:
         self.done_count = 0
         self._cluster = cluster
         self._schedule = schedule
@@ -237,8 +237,8 @@ class SimulatedAdmin:
             return lambda controller: controller.register_broker(broker, is_old_gone=True)
         return Controller.reserve_producer_ids
 
-    def _answered(self, answer: Answer, result: object) -> None:
-        if answer.verdict is not Verdict.COMMITTED:
+    def _answered(self, answer: ProduceResult, result: object) -> None:
+        if answer.verdict is not ProduceOutcome.COMMITTED:
             return
         self.done_count += 1
         if isinstance(result, range):

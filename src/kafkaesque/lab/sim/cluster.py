@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafkaesque.lab.sim.clients import SimulatedProducer
-from kafkaesque.lab.sim.network import Network
+from kafkaesque.lab.sim.network import SimulatedNetwork
 from kafkaesque.lab.sim.node import SimulatedNode
 from kafkaesque.lab.sim.observer import Observer
 from kafkaesque.lab.sim.operator import Operator
 from kafkaesque.lab.sim.profile import Profile
-from kafkaesque.lab.sim.schedule import Schedule, Trace
+from kafkaesque.lab.sim.schedule import EventSchedule, Trace
 from kafkaesque.lab.sim.transactor import SimulatedTransactor
 from kafkaesque.model.ids import GroupId
 
@@ -20,9 +20,9 @@ from kafkaesque.model.ids import GroupId
 class SimulatedCluster:
     seed: int
     profile: Profile
-    schedule: Schedule
+    schedule: EventSchedule
     trace: Trace
-    network: Network
+    network: SimulatedNetwork
     observer: Observer
     groups: Sequence[GroupId]
     nodes: Sequence[SimulatedNode]

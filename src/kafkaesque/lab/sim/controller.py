@@ -19,7 +19,7 @@ from kafkaesque.broker.raft.types import NO_TERM, LogIndex, Role, Snapshot
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.lab.sim.ground_truth import EntryFact, batch_fact
-from kafkaesque.lab.sim.partition import Answer, Reply, Verdict
+from kafkaesque.lab.sim.partition import ProduceOutcome, ProduceResult, Reply
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import KafkaError, StorageFailed
 from kafkaesque.model.ids import LeaderEpoch, NodeId, Offset
@@ -63,7 +63,7 @@ class SimulatedController:
         if standing.role is not Role.LEADER and self._waiting is not None:
             _, reply = self._waiting
             self._waiting = None
-            reply(Answer(Verdict.UNKNOWN, None, "no longer leader"))
+            reply(ProduceResult(ProduceOutcome.UNKNOWN, None, "no longer leader"))
 
     def committed(self, index: LogIndex, end_offset: Offset) -> None:
         """The state changes by replay only, on the leader as on the followers."""
@@ -73,7 +73,7 @@ class SimulatedController:
         if self._waiting is not None and self._waiting[0].end_offset <= self.applied_offset:
             fact, reply = self._waiting
             self._waiting = None
-            reply(Answer(Verdict.COMMITTED, fact))
+            reply(ProduceResult(ProduceOutcome.COMMITTED, fact))
 
     def appended(self, header: BatchHeader) -> None:
         """Ignored: uncommitted batches are not applied."""
@@ -102,21 +102,21 @@ class SimulatedController:
 
     # Requests of clients
 
-    def perform(self, operation: Operation, reply: Callable[[Answer, object], None]) -> None:
+    def perform(self, operation: Operation, reply: Callable[[ProduceResult, object], None]) -> None:
         """Decides, commits, applies and answers. Refused while another operation is in progress."""
         replica = self.replica
         if not replica.is_leader or self.applied_offset < replica.next_offset:
-            reply(Answer(Verdict.REFUSED, None, "not leader, or busy"), None)
+            reply(ProduceResult(ProduceOutcome.REFUSED, None, "not leader, or busy"), None)
             return
         controller = Controller(self.tables, _SETTINGS, lambda: self._nodes, self._new_topic_id)
         try:
             outcome = operation(controller)
             if not outcome.commands:
-                reply(Answer(Verdict.REFUSED, None, "nothing to do"), None)
+                reply(ProduceResult(ProduceOutcome.REFUSED, None, "nothing to do"), None)
                 return
             header = self._append([encode_command(command) for command in outcome.commands])
         except KafkaError as error:
-            reply(Answer(Verdict.REFUSED, None, repr(error)), None)
+            reply(ProduceResult(ProduceOutcome.REFUSED, None, repr(error)), None)
             return
         fact = batch_fact(header, NO_TERM)
         self._waiting = fact, lambda answer: reply(answer, outcome.answer)

@@ -36,7 +36,7 @@ def log_path(group: GroupId) -> str:
 # -- one file --------------------------------------------------------------------------------------
 
 
-class Change(NamedTuple):
+class FileChange(NamedTuple):
     """A write, or with `data` None a truncation to `position` bytes."""
 
     position: int
@@ -51,16 +51,16 @@ class Inode:
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = bytearray()
-        self.pending: list[Change] = []
+        self.pending: list[FileChange] = []
         self.modified_ms = 0
 
     def write(self, data: bytes, position: int, now_ms: int) -> None:
-        self._change(Change(position, data), now_ms)
+        self._change(FileChange(position, data), now_ms)
 
     def truncate(self, size_bytes: int, now_ms: int) -> None:
-        self._change(Change(size_bytes, None), now_ms)
+        self._change(FileChange(size_bytes, None), now_ms)
 
-    def _change(self, change: Change, now_ms: int) -> None:
+    def _change(self, change: FileChange, now_ms: int) -> None:
         self.pending.append(change)
         self.modified_ms = now_ms
         _apply(self.data, change)
@@ -119,20 +119,20 @@ class Inode:
                 if random.randrange(2):
                     _apply(self.durable, page)
 
-    def _tear(self, change: Change, random: Random) -> None:
+    def _tear(self, change: FileChange, random: Random) -> None:
         """Apply a part of a write. Existing bytes are replaced in whole sectors only."""
         position, data = change
         if data is None:
             return
         if position >= len(self.durable):
-            _apply(self.durable, Change(position, data[: random.randrange(len(data) + 1)]))
+            _apply(self.durable, FileChange(position, data[: random.randrange(len(data) + 1)]))
             return
         pages = _pages(position, data)
         for page in pages[: random.randrange(len(pages) + 1)]:
             _apply(self.durable, page)
 
 
-def _apply(image: bytearray, change: Change) -> None:
+def _apply(image: bytearray, change: FileChange) -> None:
     position, data = change
     if data is None:
         if position < len(image):
@@ -145,13 +145,13 @@ def _apply(image: bytearray, change: Change) -> None:
     image[position : position + len(data)] = data
 
 
-def _pages(position: int, data: bytes) -> list[Change]:
+def _pages(position: int, data: bytes) -> list[FileChange]:
     """The write, split at page boundaries."""
     parts = []
     start = 0
     while start < len(data):
         size_bytes = PAGE_SIZE_BYTES - (position + start) % PAGE_SIZE_BYTES
-        parts.append(Change(position + start, data[start : start + size_bytes]))
+        parts.append(FileChange(position + start, data[start : start + size_bytes]))
         start += size_bytes
     return parts
 

@@ -1,6 +1,6 @@
 """Injects one random fault after another, with the weights of the profile.
 
-Each fault is a method of `Faults` with the name used in the profile's weights. Damage that Raft does not
+Each fault is a method of `FaultInjector` with the name used in the profile's weights. Damage that Raft does not
 survive is avoided: only the disks of a minority are ever lost, and the next one only when the last has
 been replaced.
 """
@@ -15,7 +15,7 @@ from kafkaesque.model.ids import NodeId
 from kafkaesque.records.batch import HEADER_SIZE_BYTES
 
 
-class Faults:
+class FaultInjector:
     """Injects faults until `stop`."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:

@@ -14,7 +14,7 @@ from kafkaesque.model.ids import GroupId, MemberId, NodeId, Offset
 from kafkaesque.records.batch import BatchHeader
 
 
-class Violation(Exception):
+class InvariantViolation(Exception):
     """An invariant is broken. The first argument is the invariant's name."""
 
     def __init__(self, name: str, detail: str) -> None:
@@ -28,7 +28,7 @@ class Violation(Exception):
 
 def require(condition: bool, name: str, detail: object = "") -> None:
     if not condition:
-        raise Violation(name, str(detail))
+        raise InvariantViolation(name, str(detail))
 
 
 class EntryFact(NamedTuple):
@@ -53,7 +53,7 @@ def batch_fact(header: BatchHeader, previous_term: Term) -> EntryFact:
     )
 
 
-class Committed(NamedTuple):
+class CommittedEntry(NamedTuple):
     term: Term
     fact: EntryFact | None
     """None for an entry that was never seen being written; only ever index 0."""
@@ -80,7 +80,7 @@ class GroupTruth:
         self.entries: dict[tuple[LogIndex, Term], EntryFact] = {}
         self.batches: dict[tuple[LogIndex, Term], bytes] = {}
         """The bytes of entries that are batches."""
-        self.committed: list[Committed] = [Committed(Term(0), None, Term(0))]
+        self.committed: list[CommittedEntry] = [CommittedEntry(Term(0), None, Term(0))]
         """By index, for good."""
         self.leaders: dict[Term, MemberId] = {}
         self.membership_changes: set[tuple[LogIndex, Term]] = set()
@@ -97,7 +97,7 @@ class GroupTruth:
         return Offset(0) if fact is None else fact.end_offset
 
 
-class Place(NamedTuple):
+class EntryPlace(NamedTuple):
     """Where an entry was written."""
 
     inode: Inode
@@ -134,7 +134,7 @@ class ReplicaTruth:
         self.last_index = NO_INDEX
         self.terms: dict[LogIndex, Term] = {}
         """The terms of all entries in the log, durable or not."""
-        self.places: dict[LogIndex, Place] = {}
+        self.places: dict[LogIndex, EntryPlace] = {}
         """The places of entries written since the last start."""
         self.durable_floor = NO_INDEX
         """Everything up to here was synced when the replica was opened."""
@@ -157,10 +157,10 @@ class ReplicaTruth:
             return False
         return self._is_in_file(place) or self._is_in_journal(place)
 
-    def _is_in_journal(self, place: Place) -> bool:
+    def _is_in_journal(self, place: EntryPlace) -> bool:
         return is_journaled(self.disk, place.path.rpartition("/")[0], place.batch)
 
-    def _is_in_file(self, place: Place) -> bool:
+    def _is_in_file(self, place: EntryPlace) -> bool:
         if not self.disk.is_name_durable(place.path):
             return False
         # A file that was replaced meanwhile was replaced by an equivalent one (a checkpoint).
@@ -176,7 +176,7 @@ class ReplicaTruth:
         self.durable_floor = min(self.durable_floor, last)
         self.promised = min(self.promised, last)
 
-    def note(self, index: LogIndex, term: Term, place: Place) -> None:
+    def note(self, index: LogIndex, term: Term, place: EntryPlace) -> None:
         self.terms[index] = term
         self.places[index] = place
         self.last_index = index

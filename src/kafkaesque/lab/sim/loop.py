@@ -17,7 +17,7 @@ from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import KafkaError
 
 
-class Process(Protocol):
+class LoopHost(Protocol):
     """The process that the loop belongs to."""
 
     @property
@@ -123,7 +123,7 @@ class Timer:
 class SimulatedLoop:
     """The loop of one process."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: LoopHost) -> None:
         self._process = process
 
     def create_future(self) -> SimulatedFuture:

@@ -13,7 +13,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from kafkaesque.broker.raft.messages import Message
-from kafkaesque.lab.sim.schedule import MILLISECOND_US, Schedule
+from kafkaesque.lab.sim.schedule import MILLISECOND_US, EventSchedule
 from kafkaesque.model.ids import GroupId, NodeId
 
 SILENCE_US: Final = 200 * MILLISECOND_US
@@ -25,7 +25,7 @@ IN_FLIGHT_MAX: Final = 2_000
 Blobs = Sequence[bytes | bytearray | memoryview | None]
 
 
-class Envelope(NamedTuple):
+class PeerEnvelope(NamedTuple):
     sender: NodeId
     to: NodeId
     group: GroupId
@@ -52,7 +52,7 @@ class NetworkCallbacks:
     def __init__(
         self,
         is_responsive: Callable[[NodeId], bool],
-        deliver: Callable[[Envelope], None],
+        deliver: Callable[[PeerEnvelope], None],
         unreachable: Callable[[NodeId, NodeId], None],
         reachable: Callable[[NodeId, NodeId], None],
     ) -> None:
@@ -70,10 +70,10 @@ class _Link:
     """When both directions last worked."""
 
 
-class Network:
+class SimulatedNetwork:
     """All links. `link_quality` and `cuts` may change at any time."""
 
-    def __init__(self, schedule: Schedule, random: Random, nodes: Sequence[NodeId]) -> None:
+    def __init__(self, schedule: EventSchedule, random: Random, nodes: Sequence[NodeId]) -> None:
         self.link_quality = LinkQuality()
         self.cuts: set[tuple[NodeId, NodeId]] = set()
         """Directions in which nothing passes."""
@@ -89,7 +89,7 @@ class Network:
         self._callbacks = callbacks
         self._schedule.after(WATCH_US, self._watch)
 
-    def send(self, envelope: Envelope) -> None:
+    def send(self, envelope: PeerEnvelope) -> None:
         self.sent_count += 1
         if (
             not self._link(envelope.sender, envelope.to).is_up
@@ -121,7 +121,7 @@ class Network:
     def _link(self, a: NodeId, b: NodeId) -> _Link:
         return self._links[(a, b) if a < b else (b, a)]
 
-    def _plan(self, envelope: Envelope) -> None:
+    def _plan(self, envelope: PeerEnvelope) -> None:
         link_quality, random = self.link_quality, self._random
         delay_us = 50 + int(random.random() * link_quality.latency_us_max)
         if random.random() * 100 < link_quality.slow:
@@ -135,7 +135,7 @@ class Network:
         self._in_flight += 1
         self._schedule.after(delay_us, lambda: self._arrive(envelope))
 
-    def _arrive(self, envelope: Envelope) -> None:
+    def _arrive(self, envelope: PeerEnvelope) -> None:
         self._in_flight -= 1
         if (envelope.sender, envelope.to) in self.cuts:
             return

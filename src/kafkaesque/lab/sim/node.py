@@ -13,13 +13,13 @@ from kafkaesque.broker.raft.messages import Message
 from kafkaesque.broker.replication.replica_set import ReplicaSet
 from kafkaesque.broker.replication.rules.entry_payload import Blob
 from kafkaesque.lab.sim.disk import PowerCut, SimulatedDisk
-from kafkaesque.lab.sim.ground_truth import Violation
+from kafkaesque.lab.sim.ground_truth import InvariantViolation
 from kafkaesque.lab.sim.loop import SimulatedFuture
-from kafkaesque.lab.sim.network import SILENCE_US, Envelope
-from kafkaesque.lab.sim.process import Process, Setting
+from kafkaesque.lab.sim.network import SILENCE_US, PeerEnvelope
+from kafkaesque.lab.sim.process import SimulatedProcess, SimulationSetting
 from kafkaesque.lab.sim.schedule import MILLISECOND_US, SECOND_US, Action, NodeClock, random_stream
 from kafkaesque.lab.sim.transport import brief, received, received_by_codec
-from kafkaesque.lab.sim.view import View
+from kafkaesque.lab.sim.view import ReplicaView
 from kafkaesque.model.errors import CorruptMessage, StorageFailed
 from kafkaesque.model.ids import GroupId, MemberId, NodeId, member_id
 
@@ -34,7 +34,9 @@ BACKLOG_MAX: Final = 3_000
 class SimulatedNode:
     """All calls into the process go through `run`, which checks that it is alive and handles its death."""
 
-    def __init__(self, node_id: NodeId, setting: Setting, clock: NodeClock, seed: int) -> None:
+    def __init__(
+        self, node_id: NodeId, setting: SimulationSetting, clock: NodeClock, seed: int
+    ) -> None:
         self.node_id = node_id
         self.setting = setting
         self.clock = clock
@@ -47,7 +49,7 @@ class SimulatedNode:
         self.is_broken = False
         """Its disk failed for good: the node may return only as a new member."""
         self.sync_latency_us_max = SYNC_LATENCY_US_MAX
-        self.process: Process | None = None
+        self.process: SimulatedProcess | None = None
         """None while down, and until its journal is open."""
         self.neighbours: Sequence[SimulatedNode] = ()
         self._paused: list[Action] | None = None
@@ -74,7 +76,7 @@ class SimulatedNode:
         return {} if self.process is None else self.process.partitions
 
     @property
-    def views(self) -> dict[GroupId, View]:
+    def views(self) -> dict[GroupId, ReplicaView]:
         return {} if self.process is None else self.process.views
 
     # Starts and deaths
@@ -88,7 +90,7 @@ class SimulatedNode:
 
     def _open(self) -> None:
         try:
-            self.process = Process(self)
+            self.process = SimulatedProcess(self)
             self.process.open()
         except StorageFailed as error:
             self.fail(error)
@@ -151,7 +153,7 @@ class SimulatedNode:
             return
         except CorruptMessage as error:
             text = f"node {self.node_id}: {error}"
-            raise Violation("nothing is damaged by itself", text) from error
+            raise InvariantViolation("nothing is damaged by itself", text) from error
         self.observe()
 
     def observe(self) -> None:
@@ -194,10 +196,10 @@ class SimulatedNode:
             self.process.replicas.tick()
             self.later(self.clock.true_us(TICK_US), self._tick)
 
-    def deliver(self, envelope: Envelope) -> None:
+    def deliver(self, envelope: PeerEnvelope) -> None:
         self.run(lambda: self._step(envelope))
 
-    def _step(self, envelope: Envelope) -> None:
+    def _step(self, envelope: PeerEnvelope) -> None:
         read = received_by_codec if self.setting.uses_codec else received
         message = read(envelope)
         self.setting.trace.note(f"n{self.node_id} g{envelope.group} <- {brief(message)}")
@@ -217,7 +219,7 @@ class SimulatedNode:
         if view is not None:
             self.setting.observer.sends(view, message)
         copies = [None if blob is None else bytes(blob) for blob in blobs]
-        self.setting.network.send(Envelope(self.node_id, node, group, message, copies))
+        self.setting.network.send(PeerEnvelope(self.node_id, node, group, message, copies))
 
     def lease_until(self, node: NodeId) -> float:
         """As in `links`: until then `node` does not consider this node silent."""

@@ -46,15 +46,15 @@ from kafkaesque.lab.sim.checkers.transactions import (
 )
 from kafkaesque.lab.sim.disk import SimulatedDisk
 from kafkaesque.lab.sim.ground_truth import (
-    Committed,
+    CommittedEntry,
     EntryFact,
+    EntryPlace,
     GroupTruth,
-    Place,
     ReplicaTruth,
     batch_fact,
     require,
 )
-from kafkaesque.lab.sim.view import View
+from kafkaesque.lab.sim.view import ReplicaView
 from kafkaesque.model.ids import GroupId, MemberId, NodeId, Offset
 
 
@@ -115,7 +115,7 @@ class Observer:
 
     # Events from the harness
 
-    def opened(self, view: View) -> None:
+    def opened(self, view: ReplicaView) -> None:
         for checker in self.checkers:
             checker.opened(view)
         entries = view.entries
@@ -125,11 +125,11 @@ class Observer:
         view.truth.commit_index = NO_INDEX
         self.stepped(view)
 
-    def sends(self, view: View, message: Message) -> None:
+    def sends(self, view: ReplicaView, message: Message) -> None:
         for checker in self._send_checks:
             checker.sends(view, message)
 
-    def stepped(self, view: View) -> None:
+    def stepped(self, view: ReplicaView) -> None:
         """Called after every event of a replica."""
         state = view.state
         seen = (state.term, state.leader_id, state.commit_index)
@@ -149,14 +149,14 @@ class Observer:
         if state.commit_index != view.truth.commit_index:
             self._commit(view, state.commit_index)
 
-    def _commit(self, view: View, commit_index: LogIndex) -> None:
+    def _commit(self, view: ReplicaView, commit_index: LogIndex) -> None:
         group, log = view.group, view.state.log
         while group.committed_index < commit_index:
             index = LogIndex(group.committed_index + 1)
             term = log.term_at(index)
             require(term is not None, "a node commits what it has", f"{view} lacks {index}")
             fact = group.entries.get((index, term or NO_TERM))
-            committed = Committed(term or NO_TERM, fact, view.state.term)
+            committed = CommittedEntry(term or NO_TERM, fact, view.state.term)
             require(committed.fact is not None, "a node commits what was written", view)
             for checker in self.checkers:
                 checker.newly_committed(view, index, committed)
@@ -174,12 +174,12 @@ class Observer:
     def tables_at(self, offset: Offset, tables: bytes) -> None:
         self.tables.applied(offset, tables)
 
-    def check_watermarks(self, view: View, log: Log, high_watermark: Offset) -> None:
+    def check_watermarks(self, view: ReplicaView, log: Log, high_watermark: Offset) -> None:
         text = f"{view}: {log.log_start_offset}, {high_watermark}, {log.log_end_offset}"
         is_ordered = log.log_start_offset <= high_watermark <= log.log_end_offset
         require(is_ordered, "log start <= high watermark <= log end", text)
 
-    def rested(self, views: list[View]) -> None:
+    def rested(self, views: list[ReplicaView]) -> None:
         for checker in self.checkers:
             checker.rested(views)
 
@@ -187,7 +187,7 @@ class Observer:
 class LogWitness:
     """Reports the events of one log to the checkers."""
 
-    def __init__(self, observer: Observer, view: View, journal: RaftJournal) -> None:
+    def __init__(self, observer: Observer, view: ReplicaView, journal: RaftJournal) -> None:
         self._observer = observer
         self._view = view
         self._journal = journal
@@ -243,14 +243,14 @@ class LogWitness:
     def _previous_term(self, index: LogIndex) -> Term:
         return self._view.entries.term_at(LogIndex(index - 1))
 
-    def _place(self, path: str, start: int, end: int, batch: bytes = b"") -> Place:
+    def _place(self, path: str, start: int, end: int, batch: bytes = b"") -> EntryPlace:
         inode = self._view.truth.disk.inode_at(path)
         require(inode is not None, "what is written is somewhere", path)
         if inode is None:
             raise FileNotFoundError(path)
-        return Place(inode, path, start, end, batch)
+        return EntryPlace(inode, path, start, end, batch)
 
-    def _wrote(self, index: LogIndex, term: Term, fact: EntryFact, place: Place) -> None:
+    def _wrote(self, index: LogIndex, term: Term, fact: EntryFact, place: EntryPlace) -> None:
         for checker in self._observer.checkers:
             checker.wrote(self._view, index, term, fact)
         self._view.truth.note(index, term, place)

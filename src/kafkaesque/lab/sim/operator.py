@@ -22,7 +22,7 @@ from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.raft.types import Refused
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.lab.sim.node import SimulatedNode
-from kafkaesque.lab.sim.schedule import MILLISECOND_US, Schedule
+from kafkaesque.lab.sim.schedule import MILLISECOND_US, EventSchedule
 from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, MemberId, NodeId, Offset
 
@@ -40,7 +40,7 @@ class Operator:
         nodes: Sequence[SimulatedNode],
         groups: Sequence[GroupId],
         coordinator: GroupId | None,
-        schedule: Schedule,
+        schedule: EventSchedule,
     ) -> None:
         self._nodes = nodes
         self._groups = groups

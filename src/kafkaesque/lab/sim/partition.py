@@ -15,7 +15,7 @@ from kafkaesque.model.ids import LeaderEpoch, Offset
 from kafkaesque.records.batch import read_header, stamp
 
 
-class Verdict(Enum):
+class ProduceOutcome(Enum):
     COMMITTED = "committed"
     REFUSED = "refused"
     """Nothing was written."""
@@ -23,13 +23,13 @@ class Verdict(Enum):
     """It may or may not be committed later."""
 
 
-class Answer(NamedTuple):
-    verdict: Verdict
+class ProduceResult(NamedTuple):
+    verdict: ProduceOutcome
     fact: EntryFact | None = None
     reason: str = ""
 
 
-Reply = Callable[[Answer], None]
+Reply = Callable[[ProduceResult], None]
 
 
 def produce(partition: Partition, batch: bytes, reply: Reply) -> None:
@@ -41,17 +41,17 @@ def produce(partition: Partition, batch: bytes, reply: Reply) -> None:
             raise TypeError("append inspected a batch that needs no inspection")
         committed = partition.commit(appended, all_replicas=True)
     except KafkaError as error:
-        reply(Answer(Verdict.REFUSED, None, repr(error)))
+        reply(ProduceResult(ProduceOutcome.REFUSED, None, repr(error)))
         return
     header = stamp(bytearray(batch), read_header(batch), appended.base_offset, LeaderEpoch(0))
-    done = Answer(Verdict.COMMITTED, batch_fact(header, NO_TERM))
+    done = ProduceResult(ProduceOutcome.COMMITTED, batch_fact(header, NO_TERM))
     if committed is None:
         reply(done)
         return
 
     def answer() -> None:
         error = committed.exception()
-        reply(done if error is None else Answer(Verdict.UNKNOWN, None, repr(error)))
+        reply(done if error is None else ProduceResult(ProduceOutcome.UNKNOWN, None, repr(error)))
 
     committed.add_done_callback(lambda _: answer())
 

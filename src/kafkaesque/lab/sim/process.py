@@ -33,21 +33,21 @@ from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles
 from kafkaesque.lab.sim.controller import SimulatedController
 from kafkaesque.lab.sim.disk import JOURNAL_PATH, TOPIC, SimulatedDisk, log_path
-from kafkaesque.lab.sim.ground_truth import Violation
+from kafkaesque.lab.sim.ground_truth import InvariantViolation
 from kafkaesque.lab.sim.loop import SimulatedFuture, SimulatedLoop, as_event_loop
-from kafkaesque.lab.sim.network import Network
+from kafkaesque.lab.sim.network import SimulatedNetwork
 from kafkaesque.lab.sim.observer import LogWitness, Observer
 from kafkaesque.lab.sim.schedule import (
     MILLISECOND_US,
     SECOND_US,
     Action,
+    EventSchedule,
     NodeClock,
-    Schedule,
     Trace,
 )
 from kafkaesque.lab.sim.syncer import SimulatedSyncer
 from kafkaesque.lab.sim.transaction_side import Calls, TransactionSide
-from kafkaesque.lab.sim.view import View, WatchedEntryLog
+from kafkaesque.lab.sim.view import ReplicaView, WatchedEntryLog
 from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import (
     CONTROLLER_GROUP,
@@ -76,12 +76,12 @@ _SYNC_JOURNAL_FILE_BYTES: Final = 2_500
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SimulationSetting:
     """Settings and services shared by all nodes of a simulation."""
 
-    schedule: Schedule
+    schedule: EventSchedule
     trace: Trace
-    network: Network
+    network: SimulatedNetwork
     observer: Observer
     groups: Sequence[GroupId]
     first_members: Sequence[MemberId]
@@ -103,7 +103,7 @@ class ProcessHost(Outbox, Protocol):
     """The node that runs the process."""
 
     node_id: NodeId
-    setting: Setting
+    setting: SimulationSetting
     disk: SimulatedDisk
     clock: NodeClock
     random: Random
@@ -122,7 +122,7 @@ class ProcessHost(Outbox, Protocol):
     def ask(self, node: NodeId, body: bytes) -> SimulatedFuture: ...
 
 
-class Process:
+class SimulatedProcess:
     """One process, from `open` until the node ends it."""
 
     def __init__(self, node: ProcessHost) -> None:
@@ -130,7 +130,7 @@ class Process:
         self._files = OpenFiles(_FILES_MAX, node.disk)
         self.partitions: dict[GroupId, Partition] = {}
         self.controller: SimulatedController | None = None
-        self.views: dict[GroupId, View] = {}
+        self.views: dict[GroupId, ReplicaView] = {}
         journal = RaftJournal.open(JOURNAL_PATH, self._files)
         journal._checkpoint_due_bytes = _JOURNAL_CHECKPOINT_BYTES
         recover_sync_journal(JOURNAL_PATH, self._files, journal.starts())
@@ -180,7 +180,7 @@ class Process:
         restart = entries.restart()
         raft = Raft(node.member, setting.raft_config, entries, node.random.randrange, restart)
         truth = observer.replica_truth(node.node_id, node.member, group, node.disk)
-        view = View(node.node_id, node.member, observer.groups[group], truth, entries, raft)
+        view = ReplicaView(node.node_id, node.member, observer.groups[group], truth, entries, raft)
         observer.opened(view)
         entries.witness = LogWitness(observer, view, journal)
 
@@ -294,7 +294,7 @@ class Process:
         if self.replicas._damaged and not self._node.setting.has_flips:
             groups = [replica.group for replica in self.replicas.take_damaged()]
             text = f"node {self._node.node_id}: {groups}"
-            raise Violation("nothing is damaged by itself", text)
+            raise InvariantViolation("nothing is damaged by itself", text)
 
 
 class _Standings(Changes[Partition]):

@@ -9,13 +9,13 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from kafkaesque.lab.sim.ground_truth import Violation
+from kafkaesque.lab.sim.ground_truth import InvariantViolation
 from kafkaesque.lab.sim.profile import Profile
 from kafkaesque.lab.sim.simulation import Simulation
 from kafkaesque.model.errors import KafkaError
 
 
-class Outcome(NamedTuple):
+class SeedResult(NamedTuple):
     """The result of one seed."""
 
     seed: int
@@ -29,14 +29,14 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-def run_seed(seed: int) -> Outcome:
+def run_seed(seed: int) -> SeedResult:
     """Simulate one seed."""
     return show_seed(seed, None)
 
 
 def show_seed(
     seed: int, show: Callable[[str], None] | None, profile: Profile | None = None
-) -> Outcome:
+) -> SeedResult:
     """Simulate one seed; `show` gets every event as a line."""
     # The product logs every simulated disk fault.
     logging.getLogger("kafkaesque").setLevel(logging.CRITICAL + 1)
@@ -45,14 +45,14 @@ def show_seed(
     violation = None
     try:
         simulation.run()
-    except Violation as error:
+    except InvariantViolation as error:
         violation = str(error)
     except KafkaError as error:
         violation = f"an unhandled error: {error!r}"
     except Exception:  # noqa: BLE001 - whatever the product raises under faults is a finding
         violation = f"an unexpected error: {traceback.format_exc(limit=-4)}"
     groups = simulation.observer.groups.values()
-    return Outcome(
+    return SeedResult(
         seed,
         violation,
         simulation.trace.digest(),
@@ -63,7 +63,7 @@ def show_seed(
     )
 
 
-def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[Outcome]:
+def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[SeedResult]:
     """Yields the outcomes as they arrive."""
     if jobs <= 1:
         for seed in seeds:

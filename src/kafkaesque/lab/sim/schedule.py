@@ -32,7 +32,7 @@ def random_stream(seed: int, part: str) -> Random:
     return Random(f"{seed}/{part}")
 
 
-class Schedule:
+class EventSchedule:
     """Runs events in order of their time; events of the same time in the order of scheduling."""
 
     __slots__ = ("_heap", "event_count", "now_us", "planned_count")
@@ -68,7 +68,7 @@ class NodeClock:
 
     __slots__ = ("_schedule", "rate_ppm", "wall_offset_ms")
 
-    def __init__(self, schedule: Schedule, rate_ppm: int) -> None:
+    def __init__(self, schedule: EventSchedule, rate_ppm: int) -> None:
         self._schedule = schedule
         self.rate_ppm = rate_ppm
         self.wall_offset_ms = 0
@@ -96,7 +96,7 @@ class Trace:
 
     __slots__ = ("_hash", "_schedule", "_show")
 
-    def __init__(self, schedule: Schedule, show: Callable[[str], None] | None = None) -> None:
+    def __init__(self, schedule: EventSchedule, show: Callable[[str], None] | None = None) -> None:
         self._schedule = schedule
         self._hash = hashlib.blake2b(digest_size=16)
         self._show = show

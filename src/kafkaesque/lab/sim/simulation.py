@@ -17,26 +17,26 @@ from kafkaesque.lab.sim.clients import SimulatedAdmin, SimulatedProducer, Simula
 from kafkaesque.lab.sim.cluster import SimulatedCluster
 from kafkaesque.lab.sim.controller import Operation
 from kafkaesque.lab.sim.convergence import Convergence
-from kafkaesque.lab.sim.faults import Faults
-from kafkaesque.lab.sim.ground_truth import Violation
-from kafkaesque.lab.sim.network import Network, NetworkCallbacks
+from kafkaesque.lab.sim.faults import FaultInjector
+from kafkaesque.lab.sim.ground_truth import InvariantViolation
+from kafkaesque.lab.sim.network import NetworkCallbacks, SimulatedNetwork
 from kafkaesque.lab.sim.node import SimulatedNode
 from kafkaesque.lab.sim.observer import Observer
 from kafkaesque.lab.sim.operator import Operator
-from kafkaesque.lab.sim.partition import Answer, Reply, Verdict, produce, readable
-from kafkaesque.lab.sim.process import Setting
+from kafkaesque.lab.sim.partition import ProduceOutcome, ProduceResult, Reply, produce, readable
+from kafkaesque.lab.sim.process import SimulationSetting
 from kafkaesque.lab.sim.profile import Profile, profile_of
 from kafkaesque.lab.sim.schedule import (
     MILLISECOND_US,
     SECOND_US,
+    EventSchedule,
     NodeClock,
-    Schedule,
     Trace,
     random_stream,
 )
 from kafkaesque.lab.sim.transaction_requests import TransactionRequests
 from kafkaesque.lab.sim.transactor import ClientProcess, SimulatedTransactor
-from kafkaesque.lab.sim.view import View
+from kafkaesque.lab.sim.view import ReplicaView
 from kafkaesque.model.errors import CorruptMessage, InvariantBroken
 from kafkaesque.model.ids import (
     CONTROLLER_GROUP,
@@ -67,14 +67,14 @@ class Simulation:
     ) -> None:
         self.seed = seed
         self.profile = profile or profile_of(seed)
-        self.schedule = Schedule()
+        self.schedule = EventSchedule()
         self.trace = Trace(self.schedule, show)
         ids = [NodeId(number) for number in range(self.profile.node_count)]
         self.groups, coordinator = _groups_of(self.profile)
-        self.network = Network(self.schedule, random_stream(seed, "network"), ids)
+        self.network = SimulatedNetwork(self.schedule, random_stream(seed, "network"), ids)
         self.observer = Observer(self.groups, coordinator)
         self._requests = TransactionRequests(self, random_stream(seed, "transactions"))
-        setting = Setting(
+        setting = SimulationSetting(
             self.schedule,
             self.trace,
             self.network,
@@ -110,14 +110,14 @@ class Simulation:
             self.producers,
             self._make_transactors(coordinator),
         )
-        self._faults = Faults(self._cluster)
+        self._faults = FaultInjector(self._cluster)
         self.admin = SimulatedAdmin(self, self.schedule, random_stream(seed, "admin"))
         self.readers = [
             SimulatedReader(group, self, self.schedule, random_stream(seed, f"reader {group}"))
             for group in self.partitions
         ]
 
-    def _make_nodes(self, ids: list[NodeId], setting: Setting) -> list[SimulatedNode]:
+    def _make_nodes(self, ids: list[NodeId], setting: SimulationSetting) -> list[SimulatedNode]:
         drift, most = random_stream(self.seed, "clocks"), self.profile.clock_drift_ppm_max
         nodes = [
             SimulatedNode(
@@ -160,12 +160,12 @@ class Simulation:
         return producers
 
     def run(self) -> None:
-        """Raises Violation if an invariant breaks, including the product's own checks."""
+        """Raises InvariantViolation if an invariant breaks, including the product's own checks."""
         try:
             self._storm()
             self._peace()
         except InvariantBroken as error:
-            raise Violation("the product's own checks", str(error)) from error
+            raise InvariantViolation("the product's own checks", str(error)) from error
 
     def _storm(self) -> None:
         self.network.link_quality = self.profile.link_quality
@@ -202,7 +202,7 @@ class Simulation:
                 convergence.check_contents()
                 self.trace.note("all is well")
                 return
-        raise Violation("progress in peace", convergence.what_is_missing)
+        raise InvariantViolation("progress in peace", convergence.what_is_missing)
 
     # Requests of clients
 
@@ -213,12 +213,12 @@ class Simulation:
         def perform() -> None:
             partition = target.partitions.get(group)
             if partition is None:
-                reply(Answer(Verdict.REFUSED, None, "no such partition"))
+                reply(ProduceResult(ProduceOutcome.REFUSED, None, "no such partition"))
             else:
                 produce(partition, batch, answer)
 
-        def answer(said: Answer) -> None:
-            if said.verdict is Verdict.COMMITTED and said.fact is not None:
+        def answer(said: ProduceResult) -> None:
+            if said.verdict is ProduceOutcome.COMMITTED and said.fact is not None:
                 # The checkers run first: an acknowledgement must be true when it is sent.
                 target.observe()
                 self.observer.acknowledged(self.observer.groups[group], said.fact)
@@ -227,7 +227,7 @@ class Simulation:
         target.run(perform)
 
     def administer(
-        self, operation: Operation, reply: Callable[[Answer, object], None], random: Random
+        self, operation: Operation, reply: Callable[[ProduceResult, object], None], random: Random
     ) -> None:
         """An operation arrives at the presumed leader of the controller's group."""
         target = self.nodes[self.guess_leader(CONTROLLER_GROUP, random)]
@@ -265,7 +265,7 @@ class Simulation:
             self.observer.stale_reads.read_to(view, floor, high_watermark)
         seen.append(high_watermark)
 
-    def _check_read(self, view: View, partition: Partition, start: Offset) -> None:
+    def _check_read(self, view: ReplicaView, partition: Partition, start: Offset) -> None:
         try:
             read = partition.read(start, 2_000, at_least_one=True)
         except CorruptMessage:

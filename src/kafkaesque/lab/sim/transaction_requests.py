@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kafkaesque.lab.sim.checkers.transactions import TransactionEnd
 from kafkaesque.lab.sim.loop import SimulatedFuture
 from kafkaesque.lab.sim.observer import Observer
-from kafkaesque.lab.sim.schedule import MILLISECOND_US, Action, Schedule
+from kafkaesque.lab.sim.schedule import MILLISECOND_US, Action, EventSchedule
 from kafkaesque.lab.sim.transaction_side import TransactionHost, Work
 from kafkaesque.model.errors import KafkaError
 from kafkaesque.model.ids import GroupId, NodeId, ProducerId, ProducerIdentity
@@ -29,8 +29,10 @@ _REPEATED_SHARE: Final = 0.05
 _FIRST_PRODUCER_ID: Final = 100_000
 
 
-class Cluster(Protocol):
-    schedule: Schedule
+class RoutedCluster(Protocol):
+    """The nodes, and a guess which of them leads a group."""
+
+    schedule: EventSchedule
     observer: Observer
     nodes: Sequence[SimulatedNode]
 
@@ -40,7 +42,7 @@ class Cluster(Protocol):
 class TransactionRequests:
     """The cluster as seen by transactional producers, and by nodes that call each other."""
 
-    def __init__(self, cluster: Cluster, random: Random) -> None:
+    def __init__(self, cluster: RoutedCluster, random: Random) -> None:
         self._cluster = cluster
         self._random = random
         self._next_producer_id = _FIRST_PRODUCER_ID
@@ -50,6 +52,7 @@ class TransactionRequests:
         return ProducerId(self._next_producer_id)
 
     def commit_requested(self, producer: ProducerIdentity) -> None:
+        """Called before the commit of the producer's transaction is requested."""
         if self._cluster.observer.transactions is not None:
             self._cluster.observer.transactions.commit_requested(producer)
 

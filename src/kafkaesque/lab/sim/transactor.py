@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from kafkaesque.broker.partitions.rules.admission import Appended
 from kafkaesque.broker.transactions.types import (
@@ -17,13 +17,14 @@ from kafkaesque.broker.transactions.types import (
     InitAnswer,
     InitRequest,
 )
-from kafkaesque.lab.sim.checkers.transactions import Sent, TransactionEnd
-from kafkaesque.lab.sim.loop import SimulatedFuture, SimulatedLoop
-from kafkaesque.lab.sim.schedule import MILLISECOND_US, Action, Schedule
+from kafkaesque.lab.sim.checkers.transactions import AcknowledgedBatch, TransactionEnd
+from kafkaesque.lab.sim.loop import SimulatedLoop
+from kafkaesque.lab.sim.schedule import MILLISECOND_US, Action, EventSchedule
+from kafkaesque.lab.sim.transaction_requests import TransactionRequests
 from kafkaesque.lab.sim.transaction_side import Work
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import ErrorCode, KafkaError
-from kafkaesque.model.ids import GroupId, Offset, ProducerId, ProducerIdentity, TimestampMs
+from kafkaesque.model.ids import GroupId, Offset, TimestampMs
 from kafkaesque.records.codec import Record, encode_batch
 
 A = TypeVar("A")
@@ -47,23 +48,10 @@ _TRY_AGAIN: Final = frozenset(
 )
 
 
-class Cluster(Protocol):
-    """The cluster as the client sees it."""
-
-    def ask(self, group: GroupId, work: Work) -> SimulatedFuture: ...
-
-    def next_producer_id(self) -> ProducerId: ...
-
-    def commit_requested(self, producer: ProducerIdentity) -> None:
-        """Called before the commit of the producer's transaction is requested."""
-
-    def transaction_ended(self, end: TransactionEnd) -> None: ...
-
-
 class ClientProcess:
     """The process that a loop needs; this one never dies."""
 
-    def __init__(self, schedule: Schedule, clock: Clock) -> None:
+    def __init__(self, schedule: EventSchedule, clock: Clock) -> None:
         self._schedule = schedule
         self.clock = clock
 
@@ -86,13 +74,13 @@ class SimulatedTransactor:
         transactional_id: str,
         coordinator: GroupId,
         groups: Sequence[GroupId],
-        cluster: Cluster,
+        requests: TransactionRequests,
         random: Random,
     ) -> None:
         self._id = transactional_id
         self._coordinator = coordinator
         self._groups = groups
-        self._cluster = cluster
+        self._requests = requests
         self._random = random
         self._producer = NOBODY
         self._sequences: dict[GroupId, int] = {}
@@ -117,7 +105,7 @@ class SimulatedTransactor:
         request = InitRequest(
             transactional_id=self._id,
             timeout_ms=TIMEOUT_MS,
-            spare_producer_id=self._cluster.next_producer_id(),
+            spare_producer_id=self._requests.next_producer_id(),
         )
         answer = await self._until(
             self._coordinator, lambda side: side.init(request), InitAnswer, lambda one: one.error
@@ -128,7 +116,7 @@ class SimulatedTransactor:
     async def _transact(self) -> bool:
         """Runs one transaction. Returns whether another one may follow with the same producer."""
         await asyncio.sleep(self._random.uniform(0, _PAUSE_S_MAX))
-        sent: list[Sent] = []
+        sent: list[AcknowledgedBatch] = []
         is_commit = self._random.random() < 0.7
         try:
             for _ in range(self._random.randint(1, _WRITES_MAX)):
@@ -136,13 +124,13 @@ class SimulatedTransactor:
         except _GivenUp:
             is_commit = False
         if is_commit:
-            self._cluster.commit_requested(self._producer)
+            self._requests.commit_requested(self._producer)
         request = EndRequest(
             transactional_id=self._id,
             producer=self._producer,
             is_commit=is_commit,
             flow=NEW_FLOW,
-            spare_producer_id=self._cluster.next_producer_id(),
+            spare_producer_id=self._requests.next_producer_id(),
         )
         try:
             answer = await self._until(
@@ -150,12 +138,12 @@ class SimulatedTransactor:
             )
         except _GivenUp:
             return False
-        self._cluster.transaction_ended(TransactionEnd(self._producer, is_commit, tuple(sent)))
+        self._requests.transaction_ended(TransactionEnd(self._producer, is_commit, tuple(sent)))
         self._producer = answer.producer
         self._sequences.clear()
         return not self.is_finishing
 
-    async def _write(self, group: GroupId) -> Sent:
+    async def _write(self, group: GroupId) -> AcknowledgedBatch:
         sequence = self._sequences.get(group, 0)
         batch = bytes(
             encode_batch(
@@ -170,7 +158,7 @@ class SimulatedTransactor:
             group, lambda side: side.produce(self._id, group, batch), Appended, tries=_TRIES_MAX
         )
         self._sequences[group] = sequence + 1
-        return Sent(group, appended.base_offset)
+        return AcknowledgedBatch(group, appended.base_offset)
 
     async def _until(
         self,
@@ -182,7 +170,7 @@ class SimulatedTransactor:
     ) -> A:
         """Sends the request until the answer is final, at most `tries` times."""
         for _ in range(tries):
-            reply = await self._cluster.ask(group, work)
+            reply = await self._requests.ask(group, work)
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             if isinstance(reply, answer):
                 code = code_of(reply)

@@ -7,14 +7,14 @@ from dataclasses import replace
 from kafkaesque.broker.raft.messages import Append, Message
 from kafkaesque.broker.replication.entry_log import BatchPayload
 from kafkaesque.broker.replication.rules.peer_codec import FrameWriter, GroupMessage, decode_frame
-from kafkaesque.lab.sim.network import Envelope
+from kafkaesque.lab.sim.network import PeerEnvelope
 from kafkaesque.model.errors import check
 from kafkaesque.records.batch import read_header
 
 _LENGTH_BYTES = 4
 
 
-def received(envelope: Envelope) -> Message:
+def received(envelope: PeerEnvelope) -> Message:
     """The message with its batches, without encoding it."""
     message = envelope.message
     if not isinstance(message, Append) or not message.entries:
@@ -26,7 +26,7 @@ def received(envelope: Envelope) -> Message:
     return message._replace(entries=entries)
 
 
-def received_by_codec(envelope: Envelope) -> Message:
+def received_by_codec(envelope: PeerEnvelope) -> Message:
     """The same, encoded and decoded as on a real link."""
     writer = FrameWriter()
     writer.add(envelope.group, envelope.message, envelope.blobs)

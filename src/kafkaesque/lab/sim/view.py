@@ -13,7 +13,7 @@ from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import MemberId, NodeId, Offset
 
 
-class View:
+class ReplicaView:
     """One replica, from its opening to its end."""
 
     __slots__ = ("entries", "group", "member", "node", "raft", "seen", "truth")

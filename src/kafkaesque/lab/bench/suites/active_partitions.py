@@ -7,8 +7,8 @@ from typing import Any
 
 from kafkaesque.lab.bench.clusters import BROKERS, REPLICAS, OurCluster, our_cluster
 from kafkaesque.lab.bench.load_process import run_load
-from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.rounds import Metered, RunOptions, new_report, note_other_load
+from kafkaesque.lab.bench.report import BenchmarkReport
+from kafkaesque.lab.bench.rounds import BenchmarkOptions, Metered, new_report, note_other_load
 
 TOPIC = "active"
 RECORD_BYTES = 100
@@ -19,7 +19,7 @@ LINGER_S = 0.01
 COUNTERS = ("kafkaesque_log_syncs_total", "kafkaesque_raft_journal_syncs_total")
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     partitions, duration_s = options.pick(1_000, 60), options.pick(20, 3)
     full, light = options.pick(10_000, 500), options.pick(2_500, 100)
     settings = {

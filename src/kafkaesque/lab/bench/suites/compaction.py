@@ -12,8 +12,8 @@ from kafkaesque.lab.bench.figures import Goal
 from kafkaesque.lab.bench.load_process import run_load
 from kafkaesque.lab.bench.peers import Peer, PeerOptions, running
 from kafkaesque.lab.bench.raw_load import LoadFailed
-from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.rounds import RunOptions, new_report
+from kafkaesque.lab.bench.report import BenchmarkReport
+from kafkaesque.lab.bench.rounds import BenchmarkOptions, new_report
 from kafkaesque.lab.harness.metrics import Scrape, scrape
 from kafkaesque.testing.table_rows import TableRows
 from kafkaesque.wire.messages.incremental_alter_configs import (
@@ -34,7 +34,7 @@ POLL_S = 0.1
 MB = 1e6
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     rows = options.pick(1_000_000, 20_000)
     settings = {"rounds": 1, "rows": rows, "updates": UPDATES, "row_bytes": ROW_BYTES}
     report = new_report("compaction", options, settings)
@@ -55,7 +55,7 @@ def run(options: RunOptions) -> Report:
     return report
 
 
-def _fill(peer: Peer, rows: int, options: RunOptions) -> TableRows:
+def _fill(peer: Peer, rows: int, options: BenchmarkOptions) -> TableRows:
     """Writes all rows while the cleaner is disabled."""
     configs = {
         "cleanup.policy": "compact",
@@ -73,7 +73,7 @@ def _fill(peer: Peer, rows: int, options: RunOptions) -> TableRows:
     return table
 
 
-def _clean(peer: Peer, table: TableRows, options: RunOptions) -> dict[str, float]:
+def _clean(peer: Peer, table: TableRows, options: BenchmarkOptions) -> dict[str, float]:
     idle = _latency(peer, options)
     before = _scrape(peer)
     size_bytes = before.sum("kafkaesque_log_size_bytes", f'topic="{TOPIC}"')
@@ -107,7 +107,7 @@ def _clean(peer: Peer, table: TableRows, options: RunOptions) -> dict[str, float
     }
 
 
-def _latency(peer: Peer, options: RunOptions) -> dict[str, float]:
+def _latency(peer: Peer, options: BenchmarkOptions) -> dict[str, float]:
     spec = {"host": peer.host, "port": peer.port, "topic": OTHER, "record_bytes": 100}
     count = options.pick(3_000, 500)
     return run_load("latency", spec | {"acks": 1, "count": count, "warm_up": 100})

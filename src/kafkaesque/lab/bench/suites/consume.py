@@ -9,10 +9,10 @@ from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.figures import Goal
 from kafkaesque.lab.bench.load_process import run_load
 from kafkaesque.lab.bench.peers import Peer, PeerOptions, running
-from kafkaesque.lab.bench.report import Report
+from kafkaesque.lab.bench.report import BenchmarkReport
 from kafkaesque.lab.bench.rounds import (
+    BenchmarkOptions,
     Metered,
-    RunOptions,
     new_report,
     note_other_load,
     round_robin,
@@ -37,7 +37,7 @@ class Stored(NamedTuple):
         return self.batch_records * self.batch_count
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     settings = {
         "partitions": PARTITIONS,
         "record_bytes": RECORD_BYTES,
@@ -57,7 +57,9 @@ def run(options: RunOptions) -> Report:
     return report
 
 
-def _run_stored(options: RunOptions, report: Report, label: str, batch_bytes: int) -> None:
+def _run_stored(
+    options: BenchmarkOptions, report: BenchmarkReport, label: str, batch_bytes: int
+) -> None:
     batch, batch_records = requests.make_batch(RECORD_BYTES, batch_bytes)
     count = options.pick(200, 50) * 1_000_000 // len(batch)
     stored = Stored(len(batch), batch_records, count)
@@ -120,7 +122,7 @@ def _fill(peer: Peer, stored: Stored, batch_bytes: int) -> None:
     )
 
 
-def _measure(peer: Peer, kind: str, stored: Stored, options: RunOptions) -> dict[str, float]:
+def _measure(peer: Peer, kind: str, stored: Stored, options: BenchmarkOptions) -> dict[str, float]:
     spec = {
         "host": peer.host,
         "port": peer.port,

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from kafkaesque.lab.bench.coordination_servers import CoordinationPeer, running_coordinations
 from kafkaesque.lab.bench.load_process import run_load
-from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.rounds import Metered, RunOptions, new_report, round_robin
+from kafkaesque.lab.bench.report import BenchmarkReport
+from kafkaesque.lab.bench.rounds import BenchmarkOptions, Metered, new_report, round_robin
 
 NODE_BYTES = 100
 
 
-class Workload(NamedTuple):
+class ZnodeWorkload(NamedTuple):
     title: str
     kind: str
     clients: int
@@ -26,14 +26,14 @@ class Workload(NamedTuple):
 
 
 WORKLOADS = (
-    Workload("reads, one at a time", "read", 1, 1, 6_000, 1_000),
-    Workload("writes, one at a time", "write", 1, 1, 3_000, 300),
-    Workload("reads, 6 clients, 32 in flight each", "read", 6, 32, 60_000, 6_000),
-    Workload("writes, 6 clients, 32 in flight each", "write", 6, 32, 30_000, 3_000),
+    ZnodeWorkload("reads, one at a time", "read", 1, 1, 6_000, 1_000),
+    ZnodeWorkload("writes, one at a time", "write", 1, 1, 3_000, 300),
+    ZnodeWorkload("reads, 6 clients, 32 in flight each", "read", 6, 32, 60_000, 6_000),
+    ZnodeWorkload("writes, 6 clients, 32 in flight each", "write", 6, 32, 30_000, 3_000),
 )
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     settings = {"servers": 3, "client": "kazoo", "node_bytes": NODE_BYTES}
     report = new_report("coordination", options, settings)
     with running_coordinations(options.peers, options.directory / "coordination") as peers:
@@ -54,7 +54,9 @@ def run(options: RunOptions) -> Report:
     return report
 
 
-def _measure(peer: CoordinationPeer, workload: Workload, options: RunOptions) -> dict[str, float]:
+def _measure(
+    peer: CoordinationPeer, workload: ZnodeWorkload, options: BenchmarkOptions
+) -> dict[str, float]:
     spec = {
         "servers": peer.servers,
         "kind": workload.kind,

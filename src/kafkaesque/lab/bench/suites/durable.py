@@ -6,10 +6,10 @@ from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.figures import Goal
 from kafkaesque.lab.bench.load_process import run_load
 from kafkaesque.lab.bench.peers import PeerOptions, running
-from kafkaesque.lab.bench.report import Report
+from kafkaesque.lab.bench.report import BenchmarkReport
 from kafkaesque.lab.bench.rounds import (
+    BenchmarkOptions,
     Metered,
-    RunOptions,
     new_report,
     note_other_load,
     round_robin,
@@ -21,7 +21,7 @@ TOPIC = "durable"
 CASE = f"{CONNECTIONS} connections, one record of 100 B in flight each, acks=all"
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     count = options.pick(200, 40)
     settings = {"acks": "all", "connections": CONNECTIONS, "partitions": PARTITIONS}
     report = new_report("durable", options, {**settings, "records_per_connection": count})

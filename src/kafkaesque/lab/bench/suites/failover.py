@@ -6,8 +6,8 @@ import time
 
 from kafkaesque.lab.bench.clusters import BROKERS, REPLICAS, OurCluster, our_cluster
 from kafkaesque.lab.bench.recovery import wait_until_acknowledged
-from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.rounds import RunOptions, new_report
+from kafkaesque.lab.bench.report import BenchmarkReport
+from kafkaesque.lab.bench.rounds import BenchmarkOptions, new_report
 
 TOPIC = "failover"
 VICTIM = 2
@@ -15,7 +15,7 @@ VICTIM = 2
 TIMEOUT_S = 120.0
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     partitions = options.pick(1_000, 60)
     settings = {"brokers": BROKERS, "replication_factor": REPLICAS, "partitions": partitions}
     report = new_report("failover", options, settings)

@@ -7,13 +7,13 @@ from typing import Any
 
 from kafkaesque.lab.bench.load_process import HeldLoad
 from kafkaesque.lab.bench.peers import Peer, PeerOptions, running
-from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.rounds import RunOptions, new_report
+from kafkaesque.lab.bench.report import BenchmarkReport
+from kafkaesque.lab.bench.rounds import BenchmarkOptions, new_report
 
 KIB = 1024
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     connections, members = options.pick(10_000, 1_000), options.pick(1_000, 100)
     groups = 10
     hold_s = options.pick(15, 5)

@@ -9,10 +9,10 @@ import time
 from statistics import mean
 
 from kafkaesque.lab.bench.clusters import BROKERS, REPLICAS, OurCluster, our_cluster
-from kafkaesque.lab.bench.figures import Comparison, Goal, Summary
+from kafkaesque.lab.bench.figures import Goal, GoalComparison, Summary
 from kafkaesque.lab.bench.raw_load import LoadFailed
-from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.rounds import RunOptions, new_report
+from kafkaesque.lab.bench.report import BenchmarkReport
+from kafkaesque.lab.bench.rounds import BenchmarkOptions, new_report
 from kafkaesque.lab.harness.metrics import Scrape
 
 ASLEEP_TIMEOUT_S = 60.0
@@ -20,7 +20,7 @@ POLL_S = 0.5
 COUNTS = ("sent_messages", "sent_frames", "sent_pulses", "sent_bytes")
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     sizes = (options.pick(100, 20), options.pick(1_000, 100))
     # Longer than the minute after which a broker wakes all groups once.
     hold_s = options.pick(75, 5)
@@ -39,7 +39,7 @@ def run(options: RunOptions) -> Report:
     ratio = Summary((large / small,))
     title = f"{sizes[1]:,} partitions"
     what = f"peer_frames_per_s, beside those of {sizes[0]} partitions"
-    report.comparisons.append(Comparison(title, what, ratio, Goal("at most", 1.2)))
+    report.comparisons.append(GoalComparison(title, what, ratio, Goal("at most", 1.2)))
     report.notes.append("per broker; a peer frame is one write of messages or one ping or answer")
     return report
 

@@ -6,14 +6,14 @@ from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.figures import Goal
 from kafkaesque.lab.bench.load_process import run_load
 from kafkaesque.lab.bench.peers import PeerOptions, running
-from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.rounds import Metered, RunOptions, new_report, round_robin
+from kafkaesque.lab.bench.report import BenchmarkReport
+from kafkaesque.lab.bench.rounds import BenchmarkOptions, Metered, new_report, round_robin
 
 CASE = "one record of 100 B in flight, acks=1"
 TOPIC = "latency"
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     count = options.pick(10_000, 2_000)
     report = new_report("latency", options, {"acks": 1, "record_bytes": 100, "count": count})
     with running(options.peers, PeerOptions(options.directory, loop=options.loop)) as peers:

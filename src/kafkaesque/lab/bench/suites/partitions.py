@@ -8,15 +8,15 @@ import time
 from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.peers import Peer, PeerOptions, ScriptPeer, running
 from kafkaesque.lab.bench.raw_load import LoadFailed
-from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.rounds import RunOptions, new_report
+from kafkaesque.lab.bench.report import BenchmarkReport
+from kafkaesque.lab.bench.rounds import BenchmarkOptions, new_report
 
 TOPICS = 5
 LEADER_TIMEOUT_S = 60.0
 RETRY_S = 0.01
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     partitions = options.pick(5_000, 500)
     settings = {"rounds": 1, "partitions": partitions, "topics": TOPICS}
     report = new_report("partitions", options, settings)

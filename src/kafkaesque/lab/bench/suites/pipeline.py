@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from kafkaesque.lab.bench.figures import Goal
 from kafkaesque.lab.bench.raw_load import LoadFailed
-from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.rounds import RunOptions, new_report
+from kafkaesque.lab.bench.report import BenchmarkReport
+from kafkaesque.lab.bench.rounds import BenchmarkOptions, new_report
 
 if TYPE_CHECKING:
     from kafkaesque.lab.bench.pipeline_measurements import Measurement
@@ -35,7 +35,7 @@ FLOOR_MS_MAX = 70.0
 WARM_UP_ROUNDS = 4
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     from kafkaesque.pipeline.errors import PipelineError
 
     try:
@@ -44,7 +44,7 @@ def run(options: RunOptions) -> Report:
         raise LoadFailed(str(error)) from error
 
 
-def _run(options: RunOptions) -> Report:
+def _run(options: BenchmarkOptions) -> BenchmarkReport:
     from kafkaesque.lab.bench.pipeline_measurements import PipelineBench
 
     records = options.pick(3_000_000, 600_000)
@@ -82,7 +82,7 @@ def _run(options: RunOptions) -> Report:
 
 
 def _warm_up(
-    options: RunOptions, title: str, measurements: dict[str, Measurement], rounds: int
+    options: BenchmarkOptions, title: str, measurements: dict[str, Measurement], rounds: int
 ) -> None:
     for number in range(rounds):
         for name, measurement in measurements.items():
@@ -90,8 +90,8 @@ def _warm_up(
 
 
 def _compare(
-    report: Report,
-    options: RunOptions,
+    report: BenchmarkReport,
+    options: BenchmarkOptions,
     title: str,
     measurements: dict[str, Measurement],
     goals: dict[str, Goal | None] | dict[str, Goal],
@@ -110,7 +110,7 @@ def _compare(
 
 
 def _measure(
-    options: RunOptions, title: str, name: str, measurement: Measurement
+    options: BenchmarkOptions, title: str, name: str, measurement: Measurement
 ) -> dict[str, float]:
     figures = measurement()
     shown = ", ".join(f"{figure} {value:,.4g}" for figure, value in figures.items())

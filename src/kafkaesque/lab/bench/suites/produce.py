@@ -8,10 +8,10 @@ from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.figures import Goal
 from kafkaesque.lab.bench.load_process import run_load, warm_page_cache
 from kafkaesque.lab.bench.peers import Peer, PeerOptions, running
-from kafkaesque.lab.bench.report import Report
+from kafkaesque.lab.bench.report import BenchmarkReport
 from kafkaesque.lab.bench.rounds import (
+    BenchmarkOptions,
     Metered,
-    RunOptions,
     new_report,
     note_other_load,
     round_robin,
@@ -28,7 +28,7 @@ JAVA_BATCH_BYTES = 16_384
 TOPIC_CONFIGS = {"kafka": {"file.delete.delay.ms": "0"}}
 
 
-class Workload(NamedTuple):
+class ProduceWorkload(NamedTuple):
     title: str
     kind: str
     record_bytes: int
@@ -36,16 +36,24 @@ class Workload(NamedTuple):
 
 
 WORKLOADS = (
-    Workload("raw replay, 100 B records, 1 MB batches (librdkafka)", "replay", 100, 1_000_000),
-    Workload("raw replay, 1 kB records, 1 MB batches (librdkafka)", "replay", 1000, 1_000_000),
-    Workload("raw replay, 100 B records, 16 kB batches (Java)", "replay", 100, JAVA_BATCH_BYTES),
-    Workload("raw replay, 1 kB records, 16 kB batches (Java)", "replay", 1000, JAVA_BATCH_BYTES),
-    Workload("confluent-kafka client, 100 B records", "client_produce", 100, 0),
-    Workload("confluent-kafka client, 1 kB records", "client_produce", 1000, 0),
+    ProduceWorkload(
+        "raw replay, 100 B records, 1 MB batches (librdkafka)", "replay", 100, 1_000_000
+    ),
+    ProduceWorkload(
+        "raw replay, 1 kB records, 1 MB batches (librdkafka)", "replay", 1000, 1_000_000
+    ),
+    ProduceWorkload(
+        "raw replay, 100 B records, 16 kB batches (Java)", "replay", 100, JAVA_BATCH_BYTES
+    ),
+    ProduceWorkload(
+        "raw replay, 1 kB records, 16 kB batches (Java)", "replay", 1000, JAVA_BATCH_BYTES
+    ),
+    ProduceWorkload("confluent-kafka client, 100 B records", "client_produce", 100, 0),
+    ProduceWorkload("confluent-kafka client, 1 kB records", "client_produce", 1000, 0),
 )
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     settings = {
         "acks": 1,
         "partitions": PARTITIONS,
@@ -71,7 +79,7 @@ def run(options: RunOptions) -> Report:
     return report
 
 
-def _compare(report: Report) -> None:
+def _compare(report: BenchmarkReport) -> None:
     for case in report.cases:
         client_limited = case.title.startswith("confluent")
         kafka_goal = None if client_limited else Goal("at least", 1.3)
@@ -84,7 +92,9 @@ def _compare(report: Report) -> None:
     )
 
 
-def _measure(peer: Peer, workload: Workload, topic: str, options: RunOptions) -> dict[str, float]:
+def _measure(
+    peer: Peer, workload: ProduceWorkload, topic: str, options: BenchmarkOptions
+) -> dict[str, float]:
     name = f"{topic}-{workload.kind}-{workload.record_bytes}-{workload.batch_bytes}"
     if not peer.has_topics:
         name = "bench"
@@ -103,7 +113,9 @@ def _measure(peer: Peer, workload: Workload, topic: str, options: RunOptions) ->
     return figures
 
 
-def _spec(peer: Peer, workload: Workload, topic: str, options: RunOptions) -> dict[str, Any]:
+def _spec(
+    peer: Peer, workload: ProduceWorkload, topic: str, options: BenchmarkOptions
+) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "host": peer.host,
         "port": peer.port,

@@ -6,15 +6,15 @@ import time
 
 from kafkaesque.lab.bench.clusters import BROKERS, REPLICAS, OurCluster, our_cluster
 from kafkaesque.lab.bench.recovery import fill, stored_bytes, wait_until_acknowledged
-from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.rounds import RunOptions, new_report
+from kafkaesque.lab.bench.report import BenchmarkReport
+from kafkaesque.lab.bench.rounds import BenchmarkOptions, new_report
 
 TOPIC = "recover"
 TIMEOUT_S = 300.0
 MIB = 1 << 20
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     partitions = options.pick(1_000, 30)
     size_mib = options.pick(options.size_mib or 1024, 16)
     settings = {

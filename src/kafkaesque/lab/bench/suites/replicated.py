@@ -12,10 +12,10 @@ from kafkaesque.lab.bench.clusters import BROKERS, REPLICAS, ClusterPeer, runnin
 from kafkaesque.lab.bench.figures import Goal
 from kafkaesque.lab.bench.load_process import run_load, warm_page_cache
 from kafkaesque.lab.bench.peers import PeerOptions
-from kafkaesque.lab.bench.report import Report
+from kafkaesque.lab.bench.report import BenchmarkReport
 from kafkaesque.lab.bench.rounds import (
+    BenchmarkOptions,
     Metered,
-    RunOptions,
     new_report,
     note_other_load,
     round_robin,
@@ -28,7 +28,7 @@ IN_FLIGHT = 5
 TOPIC_CONFIGS = {"kafka": {"file.delete.delay.ms": "0"}}
 
 
-class Workload(NamedTuple):
+class ReplicatedWorkload(NamedTuple):
     title: str
     kind: str
     record_bytes: int
@@ -36,15 +36,15 @@ class Workload(NamedTuple):
 
 
 WORKLOADS = (
-    Workload("confluent-kafka client, 100 B records", "client_produce", 100),
-    Workload("confluent-kafka client, 1 kB records", "client_produce", 1000),
-    Workload("raw replay, 100 B records, 16 kB batches", "replay", 100, 16_384),
-    Workload("raw replay, 1 kB records, 16 kB batches", "replay", 1000, 16_384),
-    Workload("raw replay, 1 kB records, 1 MB batches", "replay", 1000, 1_000_000),
+    ReplicatedWorkload("confluent-kafka client, 100 B records", "client_produce", 100),
+    ReplicatedWorkload("confluent-kafka client, 1 kB records", "client_produce", 1000),
+    ReplicatedWorkload("raw replay, 100 B records, 16 kB batches", "replay", 100, 16_384),
+    ReplicatedWorkload("raw replay, 1 kB records, 16 kB batches", "replay", 1000, 16_384),
+    ReplicatedWorkload("raw replay, 1 kB records, 1 MB batches", "replay", 1000, 1_000_000),
 )
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     settings = {
         "acks": "all",
         "replication_factor": REPLICAS,
@@ -70,11 +70,11 @@ def run(options: RunOptions) -> Report:
 
 
 def _measure(
-    report: Report,
+    report: BenchmarkReport,
     clusters: list[ClusterPeer],
-    workload: Workload,
+    workload: ReplicatedWorkload,
     label: str,
-    options: RunOptions,
+    options: BenchmarkOptions,
 ) -> None:
     is_synced = label == "synced"
     volume_bytes = options.pick(*((60, 20) if is_synced else (200, 40))) * 1_000_000
@@ -91,7 +91,11 @@ def _measure(
 
 
 def _turn(
-    cluster: ClusterPeer, workload: Workload, topic: str, volume_bytes: int, options: RunOptions
+    cluster: ClusterPeer,
+    workload: ReplicatedWorkload,
+    topic: str,
+    volume_bytes: int,
+    options: BenchmarkOptions,
 ) -> dict[str, float]:
     cluster.create_topic(topic, PARTITIONS, TOPIC_CONFIGS.get(cluster.name))
     spec: dict[str, Any] = {

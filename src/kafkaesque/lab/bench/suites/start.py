@@ -13,8 +13,8 @@ from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.figures import Goal
 from kafkaesque.lab.bench.peers import READY_TIMEOUT_S, Peer, PeerOptions, make_peer
 from kafkaesque.lab.bench.raw_load import LoadFailed
-from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.rounds import RunOptions, new_report
+from kafkaesque.lab.bench.report import BenchmarkReport
+from kafkaesque.lab.bench.rounds import BenchmarkOptions, new_report
 
 CASE = "empty data directory, one topic created, one record of 100 B, acks=1"
 TOPIC = "start"
@@ -23,7 +23,7 @@ IDLE_S = 3.0
 MB = 1e6
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     report = new_report("start", options, {"idle_s": options.pick(3, 1)})
     # The first round is not counted: it compiles the bytecode that an installation already has.
     for round_index in range(options.rounds + 1):

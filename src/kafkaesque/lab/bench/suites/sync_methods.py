@@ -21,8 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kafkaesque.lab.bench.figures import percentile
-from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.rounds import RunOptions, new_report
+from kafkaesque.lab.bench.report import BenchmarkReport
+from kafkaesque.lab.bench.rounds import BenchmarkOptions, new_report
 
 PROCESSES = 3
 RECORD = bytes(170)
@@ -31,7 +31,7 @@ METHODS = ("fdatasync each, 4 threads", "fdatasync each, 16 threads", "syncfs", 
 START_BYTES = bytes(5000)
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     duration_s = options.pick(6, 1)
     sizes = (6, 30, 200, 1000) if not options.quick else (4,)
     settings = {"processes": PROCESSES, "record_bytes": len(RECORD), "duration_s": duration_s}

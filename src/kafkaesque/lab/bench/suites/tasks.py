@@ -10,8 +10,8 @@ import shutil
 from typing import Final
 
 from kafkaesque.lab.bench.figures import Goal
-from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.rounds import RunOptions, new_report
+from kafkaesque.lab.bench.report import BenchmarkReport
+from kafkaesque.lab.bench.rounds import BenchmarkOptions, new_report
 from kafkaesque.lab.bench.tasks_peers import TaskPeer
 
 PEERS: Final = ("ours", "celery", "dramatiq", "taskiq")
@@ -21,7 +21,7 @@ LATENCY_PAUSE_S: Final = 0.02
 WAIT_S: Final = 600.0
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     calls = options.pick(20_000, 2_000)
     settings: dict[str, object] = {
         "calls": calls,
@@ -43,7 +43,9 @@ def run(options: RunOptions) -> Report:
     return report
 
 
-def _measure(report: Report, options: RunOptions, name: str, round_index: int, calls: int) -> None:
+def _measure(
+    report: BenchmarkReport, options: BenchmarkOptions, name: str, round_index: int, calls: int
+) -> None:
     directory = options.directory / f"round-{round_index}"
     peer = TaskPeer(name, directory)
     report.peers[name] = peer.described

@@ -8,10 +8,10 @@ from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.figures import Goal
 from kafkaesque.lab.bench.load_process import run_load
 from kafkaesque.lab.bench.peers import Peer, PeerOptions, running
-from kafkaesque.lab.bench.report import Report
+from kafkaesque.lab.bench.report import BenchmarkReport
 from kafkaesque.lab.bench.rounds import (
+    BenchmarkOptions,
     Metered,
-    RunOptions,
     new_report,
     note_other_load,
     round_robin,
@@ -27,7 +27,7 @@ SHARE = "share_of_plain"
 """Records per second in transactions, divided by those without in the same round on the same server."""
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     count = options.pick(500_000, 60_000)
     settings = {
         "acks": "all",
@@ -54,7 +54,7 @@ def run(options: RunOptions) -> Report:
     return report
 
 
-def _compare(report: Report) -> None:
+def _compare(report: BenchmarkReport) -> None:
     for case in report.cases:
         report.compare(case, "records_per_s", {"kafka": None})
         report.compare(case, "server_cpu_s_per_gb", {"kafka": None})

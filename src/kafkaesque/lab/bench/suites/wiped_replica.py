@@ -10,8 +10,8 @@ from kafkaesque.lab.bench.clusters import BROKERS, REPLICAS, OurCluster, our_clu
 from kafkaesque.lab.bench.load_process import BackgroundLoad, run_load
 from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.bench.recovery import fill, stored_bytes, wait_until_stored
-from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.rounds import RunOptions, new_report
+from kafkaesque.lab.bench.report import BenchmarkReport
+from kafkaesque.lab.bench.rounds import BenchmarkOptions, new_report
 from kafkaesque.lab.bench.routing import partitions_of
 
 TOPIC = "wiped"
@@ -23,7 +23,7 @@ RECORDS_PER_S = 1_000
 LINGER_S = 0.01
 
 
-def run(options: RunOptions) -> Report:
+def run(options: BenchmarkOptions) -> BenchmarkReport:
     partitions = options.pick(60, 6)
     size_mib = options.pick(options.size_mib or 1024, 16)
     baseline_s = options.pick(10, 2)

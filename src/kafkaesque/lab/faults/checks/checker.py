@@ -30,7 +30,7 @@ CHECKS: Final[tuple[Callable[[Observations], Iterator[Anomaly]], ...]] = (
 
 
 @dataclass(slots=True)
-class Finding:
+class AnomalyFinding:
     """One kind of anomaly in one history."""
 
     count: int = 0
@@ -38,10 +38,10 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HistoryVerdict:
     """The result of checking a history."""
 
-    findings: dict[Name, Finding]
+    findings: dict[Name, AnomalyFinding]
     legal: frozenset[Name]
     figures: Figures
     lost: int
@@ -50,7 +50,7 @@ class Verdict:
     """Acknowledged values at offsets that the run itself destroyed; not counted as lost."""
 
     @property
-    def bad(self) -> dict[Name, Finding]:
+    def bad(self) -> dict[Name, AnomalyFinding]:
         return {name: one for name, one in self.findings.items() if name not in self.legal}
 
     @property
@@ -69,20 +69,20 @@ class Verdict:
         return self.findings[name].count if name in self.findings else 0
 
 
-def check_history(history: History) -> Verdict:
+def check_history(history: History) -> HistoryVerdict:
     """Run all checks. HistoryUnusable if one value was sent twice, which no broker can cause."""
     observed = Observations(history)
-    findings: dict[Name, Finding] = {}
+    findings: dict[Name, AnomalyFinding] = {}
     lost: set[tuple[Key | None, Value]] = set()
     for find in CHECKS:
         for anomaly in find(observed):
-            finding = findings.setdefault(anomaly.name, Finding())
+            finding = findings.setdefault(anomaly.name, AnomalyFinding())
             finding.count += 1
             if len(finding.examples) < EXAMPLES_MAX:
                 finding.examples.append(anomaly)
             if anomaly.name in (Name.LOST_WRITE, Name.UNSEEN):
                 lost.add((anomaly.key, anomaly.values[0]))
-    return Verdict(
+    return HistoryVerdict(
         findings=findings,
         legal=legal_under(history.terms),
         figures=count_figures(observed),

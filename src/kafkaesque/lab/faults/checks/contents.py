@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from kafkaesque.lab.faults.checks.anomalies import Anomaly, Name
-from kafkaesque.lab.faults.checks.history import Key, Operation, Outcome
+from kafkaesque.lab.faults.checks.history import ClientOperation, Key, OperationOutcome
 from kafkaesque.lab.faults.checks.observations import KeyLog, Observations
 
 
@@ -69,7 +69,7 @@ def _lost_writes(observed: Observations, key: Key, log: KeyLog) -> Iterator[Anom
 def _unseen(observed: Observations, key: Key, log: KeyLog) -> Iterator[Anomaly]:
     seen = log.final_read if observed.has_final_reads else log.ok_read
     for value, writer in log.writers.items():
-        if writer.outcome is not Outcome.OK or value in seen:
+        if writer.outcome is not OperationOutcome.OK or value in seen:
             continue
         offset = log.last_offset(value)
         if not observed.is_damaged(key, offset):
@@ -118,7 +118,7 @@ def _rank(log: KeyLog, offset: int | None) -> int:
     return -1 if offset is None else log.index[offset]
 
 
-def _indexes(*writers: Operation | None) -> tuple[int, ...]:
+def _indexes(*writers: ClientOperation | None) -> tuple[int, ...]:
     return tuple(writer.index for writer in writers if writer is not None)
 
 
@@ -145,7 +145,7 @@ def _phantoms(key: Key, log: KeyLog) -> Iterator[Anomaly]:
 
 def _aborted_reads(key: Key, log: KeyLog) -> Iterator[Anomaly]:
     for value, writer in log.writers.items():
-        if writer.outcome is Outcome.FAIL and value in log.ok_read:
+        if writer.outcome is OperationOutcome.FAIL and value in log.ok_read:
             yield Anomaly(
                 Name.G1A,
                 key,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from kafkaesque.lab.faults.checks.history import Function, Key, Operation, Outcome
+from kafkaesque.lab.faults.checks.history import ClientOperation, Function, Key, OperationOutcome
 from kafkaesque.lab.faults.checks.observations import Observations
 
 _US_PER_MS = 1000
@@ -43,7 +43,7 @@ class Figures(NamedTuple):
 
 
 def count_figures(observed: Observations) -> Figures:
-    outcomes: Counter[Outcome] = Counter()
+    outcomes: Counter[OperationOutcome] = Counter()
     polled = 0
     for operation, sends in observed.sending:
         outcomes[operation.outcome] += len(sends)
@@ -51,9 +51,9 @@ def count_figures(observed: Observations) -> Figures:
         polled += sum(len(rows) for poll in operation.polls for rows in poll.records.values())
     gaps = gaps_by_key([operation for operation, _ in observed.sending])
     return Figures(
-        acknowledged=outcomes[Outcome.OK],
-        unknown=outcomes[Outcome.INFO],
-        failed=outcomes[Outcome.FAIL],
+        acknowledged=outcomes[OperationOutcome.OK],
+        unknown=outcomes[OperationOutcome.INFO],
+        failed=outcomes[OperationOutcome.FAIL],
         polled=polled,
         longest_gap_ms=max(
             (end - start for rows in gaps.values() for start, end in rows), default=0
@@ -64,11 +64,11 @@ def count_figures(observed: Observations) -> Figures:
     )
 
 
-def acknowledgement_gaps(sending: Sequence[Operation]) -> list[tuple[int, int]]:
+def acknowledgement_gaps(sending: Sequence[ClientOperation]) -> list[tuple[int, int]]:
     """The times between acknowledgements of operations that send, as (start, end) in microseconds, from the first send on."""
     if not sending:
         return []
-    moments = sorted(one.completed_us for one in sending if one.outcome is Outcome.OK)
+    moments = sorted(one.completed_us for one in sending if one.outcome is OperationOutcome.OK)
     moments.insert(0, min(one.invoked_us for one in sending))
     if moments[-1] < max(one.invoked_us for one in sending):
         # The last operations were never acknowledged.
@@ -76,16 +76,16 @@ def acknowledgement_gaps(sending: Sequence[Operation]) -> list[tuple[int, int]]:
     return list(pairwise(moments))
 
 
-def gaps_by_key(sending: Sequence[Operation]) -> dict[Key, list[tuple[int, int]]]:
+def gaps_by_key(sending: Sequence[ClientOperation]) -> dict[Key, list[tuple[int, int]]]:
     """The gaps of each key: when one of several leaders dies, the keys of the others are not affected."""
-    by_key: dict[Key, list[Operation]] = {}
+    by_key: dict[Key, list[ClientOperation]] = {}
     for operation in sending:
         for key in {sent.key for sent in operation.sends}:
             by_key.setdefault(key, []).append(operation)
     return {key: acknowledgement_gaps(operations) for key, operations in by_key.items()}
 
 
-def gaps_of_faults(sending: Sequence[Operation], faults: Sequence[Fault]) -> list[int]:
+def gaps_of_faults(sending: Sequence[ClientOperation], faults: Sequence[Fault]) -> list[int]:
     """For each fault the longest time without an acknowledgement of any key that it hit, until the
     next fault, in ms."""
     gaps = gaps_by_key(sending)
@@ -122,7 +122,7 @@ def realtime_lag(observed: Observations) -> Lag:
             at = positions[operation.process] = {k: o for k, o in at.items() if k in operation.keys}
         for key in operation.rebalanced:
             at.pop(key, None)
-        if operation.f is not Function.POLL or operation.outcome is not Outcome.OK:
+        if operation.f is not Function.POLL or operation.outcome is not OperationOutcome.OK:
             continue
         for poll in operation.polls:
             for key, records in poll.records.items():
@@ -139,13 +139,13 @@ def _first_known(observed: Observations) -> dict[Key, dict[int, int]]:
     """For each offset, the earliest moment at which some client knew that it exists."""
     known: dict[Key, dict[int, int]] = {}
     for operation, sends in observed.sending:
-        if operation.outcome is not Outcome.OK:
+        if operation.outcome is not OperationOutcome.OK:
             continue
         for sent in sends:
             if sent.offset is not None:
                 _keep_earlier(known.setdefault(sent.key, {}), sent.offset, operation.completed_us)
     for operation in observed.reading:
-        if operation.f is Function.FINAL or operation.outcome is not Outcome.OK:
+        if operation.f is Function.FINAL or operation.outcome is not OperationOutcome.OK:
             continue
         for poll in operation.polls:
             for key, records in poll.records.items():
@@ -175,7 +175,7 @@ def _known_from(times: dict[int, int]) -> dict[int, int]:
     return known
 
 
-def consumed_times(operations: Sequence[Operation]) -> dict[int, int]:
+def consumed_times(operations: Sequence[ClientOperation]) -> dict[int, int]:
     subscribed: set[int] = set()
     times: Counter[tuple[Key, object]] = Counter()
     for operation in operations:
@@ -183,7 +183,7 @@ def consumed_times(operations: Sequence[Operation]) -> dict[int, int]:
             subscribed.add(operation.process)
         elif operation.f is Function.ASSIGN:
             subscribed.discard(operation.process)
-        if operation.process not in subscribed or operation.outcome is not Outcome.OK:
+        if operation.process not in subscribed or operation.outcome is not OperationOutcome.OK:
             continue
         for poll in operation.polls:
             for key, records in poll.records.items():

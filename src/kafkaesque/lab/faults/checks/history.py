@@ -30,7 +30,7 @@ class HistoryUnusable(Exception):
     """Not a history, or one that contradicts itself in a way that no broker can cause."""
 
 
-class Outcome(StrEnum):
+class OperationOutcome(StrEnum):
     """What is known about an operation."""
 
     OK = "ok"
@@ -50,7 +50,7 @@ class Function(StrEnum):
     CRASH = "crash"
 
 
-class Sent(msgspec.Struct, frozen=True, array_like=True, tag="s", gc=False):
+class SentRecord(msgspec.Struct, frozen=True, array_like=True, tag="s", gc=False):
     """One record sent, with its offset if it was acknowledged."""
 
     key: Key
@@ -64,15 +64,15 @@ class Polled(msgspec.Struct, frozen=True, array_like=True, tag="p"):
     records: dict[Key, list[tuple[int, Value]]]
 
 
-class Operation(msgspec.Struct, frozen=True, omit_defaults=True, rename={"outcome": "type"}):
+class ClientOperation(msgspec.Struct, frozen=True, omit_defaults=True, rename={"outcome": "type"}):
     """One operation of one client. Indexes rise with the time of invocation."""
 
     index: int
     process: int
     """One client, used by one thread. A client that died is replaced by one with another number."""
-    outcome: Outcome
+    outcome: OperationOutcome
     f: Function
-    micro: tuple[Sent | Polled, ...] = ()
+    micro: tuple[SentRecord | Polled, ...] = ()
     keys: tuple[Key, ...] = ()
     """For assign and subscribe: all keys that the client reads from now on."""
     rebalanced: tuple[Key, ...] = ()
@@ -83,15 +83,15 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True, rename={"outcom
     """The client's error message, for people; no check uses it."""
 
     @property
-    def sends(self) -> list[Sent]:
-        return [one for one in self.micro if isinstance(one, Sent)]
+    def sends(self) -> list[SentRecord]:
+        return [one for one in self.micro if isinstance(one, SentRecord)]
 
     @property
     def polls(self) -> list[Polled]:
         return [one for one in self.micro if isinstance(one, Polled)]
 
 
-class Damage(msgspec.Struct, frozen=True, array_like=True):
+class DestroyedRange(msgspec.Struct, frozen=True, array_like=True):
     """Offsets whose only copy a run destroyed: no broker can serve them."""
 
     key: Key
@@ -108,14 +108,14 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
     """The final readers reached the end of every key: what they did not see is not there."""
     dense_offsets: bool = True
     """No transactions and no compaction: an offset without a record is a hole."""
-    damaged: tuple[Damage, ...] = ()
+    damaged: tuple[DestroyedRange, ...] = ()
 
 
 class History(msgspec.Struct, frozen=True):
     """All operations in the order of their indexes, and the terms."""
 
     terms: Terms
-    operations: list[Operation]
+    operations: list[ClientOperation]
     name: str = ""
 
 
@@ -127,7 +127,7 @@ class _Heading(msgspec.Struct, frozen=True):
 
 _encode = msgspec.json.encode
 _decode_heading = msgspec.json.Decoder(_Heading).decode
-_decode_operation = msgspec.json.Decoder(Operation).decode
+_decode_operation = msgspec.json.Decoder(ClientOperation).decode
 
 
 def write_lines(history: History) -> Iterator[bytes]:
@@ -140,7 +140,7 @@ def write_lines(history: History) -> Iterator[bytes]:
 def read_lines(lines: Iterable[bytes]) -> History:
     """The history that `write_lines` wrote; HistoryUnusable names the line that is wrong."""
     heading: _Heading | None = None
-    operations: list[Operation] = []
+    operations: list[ClientOperation] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafkaesque.lab.faults.checks.history import (
+    ClientOperation,
     Function,
     History,
     HistoryUnusable,
     Key,
-    Operation,
-    Outcome,
+    OperationOutcome,
     Polled,
-    Sent,
+    SentRecord,
     Terms,
     Value,
 )
@@ -40,7 +40,7 @@ class KeyLog:
     )
 
     def __init__(self) -> None:
-        self.writers: dict[Value, Operation] = {}
+        self.writers: dict[Value, ClientOperation] = {}
         self.value_at: dict[int, Value] = {}
         self.conflicts: dict[int, set[Value]] = {}
         """Offsets with more than one value, with all of them."""
@@ -91,9 +91,9 @@ class Observations:
         self.operations = history.operations
         self.keys: dict[Key, KeyLog] = {}
         self.has_final_reads = False
-        self.sending: list[tuple[Operation, list[Sent]]] = []
+        self.sending: list[tuple[ClientOperation, list[SentRecord]]] = []
         """The operations that sent something, with their records."""
-        self.reading: list[Operation] = []
+        self.reading: list[ClientOperation] = []
         """The operations of consumers, including those that also sent."""
         self._damaged = [(d.key, d.first_offset, d.last_offset) for d in history.terms.damaged]
         self._divide()
@@ -109,11 +109,11 @@ class Observations:
             log = self.keys[key] = KeyLog()
         return log
 
-    def must_have_committed(self, operation: Operation) -> bool:
+    def must_have_committed(self, operation: ClientOperation) -> bool:
         """Whether it was acknowledged or one of its values was read: then all of them must be in the log."""
-        if operation.outcome is Outcome.OK:
+        if operation.outcome is OperationOutcome.OK:
             return True
-        if operation.outcome is Outcome.FAIL:
+        if operation.outcome is OperationOutcome.FAIL:
             return False
         return any(sent.value in self.log(sent.key).ok_read for sent in operation.sends)
 
@@ -143,7 +143,7 @@ class Observations:
 
     def _take_polls(self) -> None:
         for operation in self.reading:
-            is_ok = operation.outcome is Outcome.OK
+            is_ok = operation.outcome is OperationOutcome.OK
             is_final = operation.f is Function.FINAL
             self.has_final_reads |= is_final
             for one in operation.micro:

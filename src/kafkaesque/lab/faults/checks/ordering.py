@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kafkaesque.lab.faults.checks.anomalies import Anomaly, Name
-from kafkaesque.lab.faults.checks.history import Function, Key, Operation, Outcome, Sent, Value
+from kafkaesque.lab.faults.checks.history import (
+    ClientOperation,
+    Function,
+    Key,
+    OperationOutcome,
+    SentRecord,
+    Value,
+)
 from kafkaesque.lab.faults.checks.observations import KeyLog, Observations
 
 _Last = tuple[int, int, Value]
@@ -27,7 +34,7 @@ class _Process:
         self.last: dict[Key, _Last] = {}
         self.is_subscribed = False
 
-    def moved(self, operation: Operation) -> None:
+    def moved(self, operation: ClientOperation) -> None:
         if operation.f in (Function.ASSIGN, Function.SUBSCRIBE):
             self.is_subscribed = operation.f is Function.SUBSCRIBE
             self.last = {key: at for key, at in self.last.items() if key in operation.keys}
@@ -40,7 +47,7 @@ def find_poll_anomalies(observed: Observations) -> Iterator[Anomaly]:
     for operation in observed.reading:
         process = processes.setdefault(operation.process, _Process())
         process.moved(operation)
-        if operation.outcome is not Outcome.OK:
+        if operation.outcome is not OperationOutcome.OK:
             continue
         for key, records in _polled_by_key(operation).items():
             log = observed.log(key)
@@ -50,7 +57,7 @@ def find_poll_anomalies(observed: Observations) -> Iterator[Anomaly]:
             process.last[key] = (records[-1][0], operation.index, records[-1][1])
 
 
-def _polled_by_key(operation: Operation) -> dict[Key, list[tuple[int, Value]]]:
+def _polled_by_key(operation: ClientOperation) -> dict[Key, list[tuple[int, Value]]]:
     """Everything an operation read of each key, over its polls."""
     polls = operation.polls
     if len(polls) == 1:
@@ -64,7 +71,7 @@ def _polled_by_key(operation: Operation) -> dict[Key, list[tuple[int, Value]]]:
 
 
 def _between(
-    process: _Process, operation: Operation, key: Key, log: KeyLog, first: tuple[int, Value]
+    process: _Process, operation: ClientOperation, key: Key, log: KeyLog, first: tuple[int, Value]
 ) -> Iterator[Anomaly]:
     last = process.last.get(key)
     if last is None:
@@ -90,7 +97,7 @@ def _between(
 
 
 def _inside(
-    operation: Operation, key: Key, log: KeyLog, records: list[tuple[int, Value]]
+    operation: ClientOperation, key: Key, log: KeyLog, records: list[tuple[int, Value]]
 ) -> Iterator[Anomaly]:
     index = log.index
     ranks = [index[offset] for offset, _ in records]
@@ -114,7 +121,7 @@ def _inside(
 def find_send_anomalies(observed: Observations) -> Iterator[Anomaly]:
     processes: dict[int, dict[Key, _Last]] = {}
     for operation, sends in observed.sending:
-        if operation.outcome is Outcome.FAIL:
+        if operation.outcome is OperationOutcome.FAIL:
             continue
         inside: dict[Key, _Last] = {}
         memory = processes.setdefault(operation.process, {})
@@ -131,7 +138,7 @@ def find_send_anomalies(observed: Observations) -> Iterator[Anomaly]:
 
 
 def _between_operations(
-    operation: Operation, sent: Sent, offset: int, last: _Last | None
+    operation: ClientOperation, sent: SentRecord, offset: int, last: _Last | None
 ) -> Iterator[Anomaly]:
     if last is not None and offset <= last[0]:
         yield Anomaly(
@@ -146,7 +153,11 @@ def _between_operations(
 
 
 def _within_operation(
-    observed: Observations, operation: Operation, sent: Sent, offset: int, earlier: _Last
+    observed: Observations,
+    operation: ClientOperation,
+    sent: SentRecord,
+    offset: int,
+    earlier: _Last,
 ) -> Iterator[Anomaly]:
     name = None
     if offset <= earlier[0]:

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from kafkaesque.lab.faults.checks.anomalies import Anomaly, Name
-from kafkaesque.lab.faults.checks.history import Function, Key, Operation, Outcome, Sent, Value
+from kafkaesque.lab.faults.checks.history import (
+    ClientOperation,
+    Function,
+    Key,
+    OperationOutcome,
+    SentRecord,
+    Value,
+)
 from kafkaesque.lab.faults.checks.observations import Observations
 
 
@@ -23,7 +30,7 @@ def find_transaction_anomalies(observed: Observations) -> Iterator[Anomaly]:
     yield from _torn(observed, committed)
 
 
-def _precommitted_reads(transactions: list[Operation]) -> Iterator[Anomaly]:
+def _precommitted_reads(transactions: list[ClientOperation]) -> Iterator[Anomaly]:
     for operation in transactions:
         own = {(sent.key, sent.value) for sent in operation.sends}
         for poll in operation.polls:
@@ -40,7 +47,7 @@ def _precommitted_reads(transactions: list[Operation]) -> Iterator[Anomaly]:
                         )
 
 
-def _write_cycles(observed: Observations, committed: list[Operation]) -> Iterator[Anomaly]:
+def _write_cycles(observed: Observations, committed: list[ClientOperation]) -> Iterator[Anomaly]:
     """G0 among transactions with several records; one with a single record cannot close a cycle."""
     placed: dict[Key, list[tuple[int, int]]] = {}
     for operation in committed:
@@ -60,7 +67,7 @@ def _write_cycles(observed: Observations, committed: list[Operation]) -> Iterato
     yield from _cycles(Name.G0, edges, "wrote in different orders")
 
 
-def _read_cycles(observed: Observations, committed: list[Operation]) -> Iterator[Anomaly]:
+def _read_cycles(observed: Observations, committed: list[ClientOperation]) -> Iterator[Anomaly]:
     both = {one.index for one in committed if one.sends and one.polls}
     edges: dict[int, set[int]] = {}
     for operation in committed:
@@ -82,16 +89,18 @@ def _cycles(name: Name, edges: dict[int, set[int]], did: str) -> Iterator[Anomal
         yield Anomaly(name, None, (), (), tuple(cycle), text)
 
 
-def _aborted_and_seen(observed: Observations, transactions: list[Operation]) -> Iterator[Anomaly]:
+def _aborted_and_seen(
+    observed: Observations, transactions: list[ClientOperation]
+) -> Iterator[Anomaly]:
     for operation in transactions:
-        if operation.outcome is not Outcome.FAIL:
+        if operation.outcome is not OperationOutcome.FAIL:
             continue
         seen = [sent for sent in operation.sends if sent.value in observed.log(sent.key).ok_read]
         if seen:
             yield _torn_anomaly(operation, seen, "was aborted, and its records were read")
 
 
-class _Reader:
+class _ConsumerReads:
     """What one consumer read, and which ranges of each key it read without interruption."""
 
     __slots__ = ("last", "seen", "spans")
@@ -102,12 +111,12 @@ class _Reader:
         self.last: dict[Key, list[int]] = {}
         """The range that is still growing."""
 
-    def take(self, operation: Operation) -> None:
+    def take(self, operation: ClientOperation) -> None:
         if operation.f in (Function.ASSIGN, Function.SUBSCRIBE):
             self.last = {key: span for key, span in self.last.items() if key in operation.keys}
         for key in operation.rebalanced:
             self.last.pop(key, None)
-        if operation.outcome is not Outcome.OK:
+        if operation.outcome is not OperationOutcome.OK:
             return
         for poll in operation.polls:
             for key, records in poll.records.items():
@@ -128,16 +137,16 @@ class _Reader:
         place = bisect_right(spans, [offset, float("inf")])
         return any(start <= offset <= end for start, end in spans[:place])
 
-    def saw(self, sent: Sent) -> bool:
+    def saw(self, sent: SentRecord) -> bool:
         return sent.value in self.seen.get(sent.key, ())
 
 
-def _torn(observed: Observations, committed: list[Operation]) -> Iterator[Anomaly]:
+def _torn(observed: Observations, committed: list[ClientOperation]) -> Iterator[Anomaly]:
     """A reader saw one record of a transaction and passed the offset of another without seeing it."""
-    readers: dict[int, _Reader] = {}
+    readers: dict[int, _ConsumerReads] = {}
     final_readers: set[int] = set()
     for operation in observed.reading:
-        readers.setdefault(operation.process, _Reader()).take(operation)
+        readers.setdefault(operation.process, _ConsumerReads()).take(operation)
         if operation.f is Function.FINAL:
             final_readers.add(operation.process)
     for operation in committed:
@@ -152,14 +161,16 @@ def _torn(observed: Observations, committed: list[Operation]) -> Iterator[Anomal
                 yield _torn_anomaly(operation, torn, f"was read by process {process} without these")
 
 
-def _was_passed(observed: Observations, reader: _Reader, sent: Sent, read_all: bool) -> bool:
+def _was_passed(
+    observed: Observations, reader: _ConsumerReads, sent: SentRecord, read_all: bool
+) -> bool:
     offset = observed.log(sent.key).first_offset(sent.value)
     if offset is None:
         return read_all
     return reader.passed(sent.key, offset) and not observed.is_damaged(sent.key, offset)
 
 
-def _torn_anomaly(operation: Operation, sends: list[Sent], did: str) -> Anomaly:
+def _torn_anomaly(operation: ClientOperation, sends: list[SentRecord], did: str) -> Anomaly:
     return Anomaly(
         Name.TORN_TRANSACTION,
         sends[0].key,

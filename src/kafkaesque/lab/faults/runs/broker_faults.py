@@ -11,9 +11,9 @@ from functools import partial
 from typing import Final
 
 from kafkaesque.lab.faults.checks.figures import gaps_of_faults, percentile
-from kafkaesque.lab.faults.checks.history import Function, Key, Outcome
+from kafkaesque.lab.faults.checks.history import Function, Key, OperationOutcome
 from kafkaesque.lab.faults.cluster_run import ClusterRun
-from kafkaesque.lab.faults.fault_run import FaultRun, RunContext, RunOptions
+from kafkaesque.lab.faults.fault_run import FaultRun, FaultRunContext, FaultRunOptions
 from kafkaesque.lab.faults.log_files import segment_paths
 from kafkaesque.lab.faults.workload import WorkloadSettings
 from kafkaesque.lab.harness.broker_admin import Place
@@ -42,7 +42,7 @@ class KillBroker(FaultRun):
     purpose = "kill -9 and restart the broker, again and again"
     promise = "nothing acknowledged is lost, repeated or reordered"
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(0.3, 2.0):
             context.fault("kill -9 node 0")
             context.target.kill(0)
@@ -54,7 +54,7 @@ class PauseBroker(FaultRun):
     purpose = "SIGSTOP the broker for up to 4 s, then SIGCONT"
     promise = "nothing acknowledged is lost, repeated or reordered"
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(0.5, 2.0):
             seconds = context.random.uniform(*_PAUSE_S)
             context.fault(f"pause node 0 for {seconds:.1f} s")
@@ -68,7 +68,7 @@ class RestartClean(FaultRun):
     purpose = "stop the broker with SIGTERM and start it again"
     promise = "clients notice a pause and nothing else; nothing needs recovery"
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(0.5, 2.0):
             context.fault("stop and start node 0")
             code = context.target.terminate(0)
@@ -77,11 +77,11 @@ class RestartClean(FaultRun):
             if code != 0:
                 context.count("unclean_exits")
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         return _unclean_stops(context)
 
 
-def _unclean_stops(context: RunContext) -> list[str]:
+def _unclean_stops(context: FaultRunContext) -> list[str]:
     """Complaints about brokers that did not stop cleanly on SIGTERM."""
     found = []
     if context.notes.get("unclean_exits"):
@@ -99,15 +99,15 @@ class _KillOne(ClusterRun):
     """kill -9 one broker of a cluster, wait until the others serve, and start it again."""
 
     @abstractmethod
-    def victim(self, context: RunContext) -> int: ...
+    def victim(self, context: FaultRunContext) -> int: ...
 
     @abstractmethod
     def fault_text(self, node: int, keys: Sequence[Key]) -> str: ...
 
-    def while_down(self, context: RunContext) -> None:
+    def while_down(self, context: FaultRunContext) -> None:
         """Called right after the kill."""
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(0.5, 1.5):
             node = self.victim(context)
             keys = self.keys_led_by(context, [node])
@@ -125,13 +125,13 @@ class KillLeader(_KillOne):
     promise = "another leads within a moment; nothing acknowledged is lost, repeated or reordered"
     rounds = 50
 
-    def victim(self, context: RunContext) -> int:
+    def victim(self, context: FaultRunContext) -> int:
         return self.leader_of_some_key(context)
 
     def fault_text(self, node: int, keys: Sequence[Key]) -> str:
         return f"kill -9 node {node}, which leads keys {keys}"
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         sending = [operation for operation in context.workload.operations() if operation.sends]
         gaps_ms = gaps_of_faults(sending, context.faults)
         context.notes["gap_goal"] = gap_goal(gaps_ms)
@@ -162,13 +162,13 @@ class KillController(_KillOne):
     purpose = "kill -9 the controller, create a topic meanwhile, start it again"
     promise = "another one takes over; nothing acknowledged is lost, repeated or reordered"
 
-    def victim(self, context: RunContext) -> int:
+    def victim(self, context: FaultRunContext) -> int:
         return self.cluster.wait_for_controller()
 
     def fault_text(self, node: int, keys: Sequence[Key]) -> str:
         return f"kill -9 node {node}, the controller"
 
-    def while_down(self, context: RunContext) -> None:
+    def while_down(self, context: FaultRunContext) -> None:
         killed_at = time.monotonic()
         context.workload.create_topic(f"during-{context.rounds_done}")
         context.highest_ms_since("create_topic_ms_max", killed_at)
@@ -178,13 +178,13 @@ class KillCoordinator(_KillOne):
     purpose = "kill -9 the coordinator of the consumer group, and start it again"
     promise = "the group resumes where it was; nothing acknowledged is lost, repeated or reordered"
 
-    def victim(self, context: RunContext) -> int:
+    def victim(self, context: FaultRunContext) -> int:
         return self.cluster.wait_for_coordinator(context.workload.group_id)
 
     def fault_text(self, node: int, keys: Sequence[Key]) -> str:
         return f"kill -9 node {node}, the coordinator of the group"
 
-    def while_down(self, context: RunContext) -> None:
+    def while_down(self, context: FaultRunContext) -> None:
         """Wait until members have read and committed since the coordinator died.
 
         A commit that was in flight at its death may count once: two more prove a new coordinator.
@@ -204,7 +204,7 @@ class KillAll(ClusterRun):
     purpose = "kill -9 all brokers at once, and start them together or one after the other"
     promise = "nothing acknowledged is lost, repeated or reordered, whichever starts first"
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         nodes = list(self.cluster.nodes)
         while context.another_round(0.5, 2.0):
             context.random.shuffle(nodes)
@@ -225,7 +225,7 @@ class PauseLeader(ClusterRun):
     purpose = "SIGSTOP a leader for longer than an election takes, then SIGCONT"
     promise = "it acknowledges and serves nothing stale; nothing is lost, repeated or reordered"
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(0.5, 1.5):
             node = self.leader_of_some_key(context)
             keys = self.keys_led_by(context, [node])
@@ -244,13 +244,13 @@ class RollingRestart(ClusterRun):
     purpose = "stop and start every broker with SIGTERM, one after the other"
     promise = "no application sees an error; nothing needs recovery, nothing is lost or repeated"
 
-    def workload(self, options: RunOptions) -> WorkloadSettings:
+    def workload(self, options: FaultRunOptions) -> WorkloadSettings:
         # Clients must not die here: their records would have an unknown outcome without any broker's
         # fault. And a busy machine must not cost a reader its session: Kafka's default timeout.
         settings = super().workload(options)
         return dataclasses.replace(settings, crash_every_s=_NEVER_S, session_timeout_ms=45_000)
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(0.5, 1.0):
             for node in self.cluster.nodes:
                 keys = self.keys_led_by(context, [node])
@@ -262,11 +262,13 @@ class RollingRestart(ClusterRun):
                 self.cluster.wait_recovered()
                 context.count("restarts")
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         found = super().complaints(context)
         operations = context.workload.operations()
         for f, what in ((Function.SEND, "records"), (Function.POLL, "polls and commits")):
-            errors = [one for one in operations if one.f is f and one.outcome is not Outcome.OK]
+            errors = [
+                one for one in operations if one.f is f and one.outcome is not OperationOutcome.OK
+            ]
             context.notes[f"application_errors_{f}"] = len(errors)
             if errors:
                 texts = ", ".join(sorted({one.error for one in errors if one.error})) or "no reason"
@@ -280,7 +282,7 @@ class WipedReplica(ClusterRun):
     purpose = "kill -9 a broker, remove all its data, and start it again"
     promise = "it votes only when it has caught up; nothing acknowledged is lost or repeated"
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(1.0, 2.0):
             node = context.random.choice(self.cluster.nodes)
             keys = self.keys_led_by(context, [node])
@@ -296,12 +298,12 @@ class WipedReplica(ClusterRun):
             context.highest("bytes_refetched_max", size_bytes)
 
 
-class Reassignment(ClusterRun):
+class ReassignPartitions(ClusterRun):
     purpose = "move partitions between four brokers, sometimes killing one meanwhile"
     promise = "every move ends, and nothing acknowledged is lost, repeated or reordered"
     brokers = BROKERS + 1
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         partitions = context.workload.partitions
         while context.another_round(0.2, 0.6):
             key = context.random.choice(partitions.keys)
@@ -325,7 +327,7 @@ class Reassignment(ClusterRun):
             )
             context.highest_ms_since("move_ms_max", began_at)
 
-    def _kill_one(self, context: RunContext) -> None:
+    def _kill_one(self, context: FaultRunContext) -> None:
         node = context.random.choice(self.cluster.nodes)
         context.say(f"kill -9 node {node} during the move")
         self.cluster.kill(node)

@@ -23,7 +23,7 @@ from kazoo.client import KazooClient
 
 from kafkaesque.events.gateway import ROUTES_NODE, command_topic
 from kafkaesque.lab.faults.checks.figures import percentile
-from kafkaesque.lab.faults.fault_run import FaultRun, RunContext, RunOptions
+from kafkaesque.lab.faults.fault_run import FaultRun, FaultRunContext, FaultRunOptions
 from kafkaesque.lab.faults.runs.chat_load import LoadSettings
 from kafkaesque.lab.faults.workload import WorkloadSettings
 from kafkaesque.lab.harness.cluster import (
@@ -120,7 +120,7 @@ class ChatRun(FaultRun):
         self._faults_ns: list[int] = []
         self._ports: ReservedPorts | None = None
 
-    def workload(self, options: RunOptions) -> WorkloadSettings:
+    def workload(self, options: FaultRunOptions) -> WorkloadSettings:
         # The usual load only shows that the log is intact.
         return dataclasses.replace(
             super().workload(options),
@@ -140,7 +140,7 @@ class ChatRun(FaultRun):
         return ("auth.jwt.algorithms=HS256", f"auth.jwt.key.file={self.directory / 'jwt.key'}",
                 "heartbeat.ms=60000")  # fmt: skip
 
-    def begin(self, context: RunContext) -> None:
+    def begin(self, context: FaultRunContext) -> None:
         self.directory = context.target.data(0).parent
         bootstrap = context.target.bootstrap_servers
         (self.directory / "jwt.key").write_text(self._secret)
@@ -162,12 +162,12 @@ class ChatRun(FaultRun):
             service.wait_ready()
         self.begin_load(context)
 
-    def begin_load(self, context: RunContext) -> None:
+    def begin_load(self, context: FaultRunContext) -> None:
         self.start_load(context, self.clients)
 
     def start_load(
         self,
-        context: RunContext,
+        context: FaultRunContext,
         clients: int,
         prefix: str = "c",
         versions: tuple[str, ...] = ("",),
@@ -187,19 +187,19 @@ class ChatRun(FaultRun):
         self.loads[-1].start()
         context.say(f"{clients} clients are connected")
 
-    def kill_and_restart(self, context: RunContext, service: ServiceProcess) -> None:
+    def kill_and_restart(self, context: FaultRunContext, service: ServiceProcess) -> None:
         self.note_fault(context, f"kill -9 {service.name}")
         service.kill()
         context.count("kills")
         service.start()
 
-    def note_fault(self, context: RunContext, text: str) -> None:
+    def note_fault(self, context: FaultRunContext, text: str) -> None:
         self._faults_ns.append(time.monotonic_ns())
         context.fault(text)
 
     # -- at the end -------------------------------------------------------------------------------
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         try:
             tally = _sum_of([load.finish(_FINISH_S) for load in self.loads])
         finally:
@@ -222,7 +222,7 @@ class ChatRun(FaultRun):
         ]
         return found
 
-    def _note_figures(self, context: RunContext, tally: dict[str, Any]) -> None:
+    def _note_figures(self, context: FaultRunContext, tally: dict[str, Any]) -> None:
         deliveries = [(int(sent), float(took)) for sent, took in tally.pop("deliveries")]
         latencies = [took for _, took in deliveries]
         stalls = self._stalls_ms(deliveries)
@@ -266,7 +266,7 @@ class ChatBackendKill(ChatRun):
     promise = "no client is disconnected; no message is lost, doubled or out of order"
     rounds = 20
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(1.0, 3.0):
             self.kill_and_restart(context, context.random.choice(self.backends))
 
@@ -277,7 +277,7 @@ class GatewayKill(ChatRun):
     keeps_connections = False
     rounds = 5
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(2.0, 5.0):
             self.kill_and_restart(context, context.random.choice(self.gateways))
 
@@ -299,7 +299,7 @@ class ChatBrokerKill(ChatRun):
         finally:
             self._cluster.close()
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(2.0, 4.0):
             node = context.random.choice(self._cluster.nodes)
             self.note_fault(context, f"kill -9 broker {node}")
@@ -314,7 +314,7 @@ class GatewayRestart(ChatRun):
     promise = "no client is disconnected; no message is lost, doubled or out of order"
     rounds = 5
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(1.0, 3.0):
             number = context.rounds_done % len(self.gateways)
             old = self.gateways[number]
@@ -322,7 +322,7 @@ class GatewayRestart(ChatRun):
             self.gateways[number] = self._hand_over(context, old)
             context.count("hand_overs")
 
-    def _hand_over(self, context: RunContext, old: ServiceProcess) -> ServiceProcess:
+    def _hand_over(self, context: FaultRunContext, old: ServiceProcess) -> ServiceProcess:
         """Start a gateway that takes over from `old`, and wait until `old` has ended."""
         successor = gateway_process(
             context.target.bootstrap_servers, old.name, self.directory, old.facts["tcp"],
@@ -383,18 +383,18 @@ class ChatBackendUpgrade(ChatRun):
         """How many clients are built for the new version: a third, in whole conversations."""
         return self.clients // 6 * 2
 
-    def begin_load(self, context: RunContext) -> None:
+    def begin_load(self, context: FaultRunContext) -> None:
         # In each conversation, one client names no version and one is built for the old one.
         self.start_load(context, self.clients - self._newcomers, versions=("", OLD))
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(1.0, 2.0):
             for number in range(len(self.backends)):
                 self._replace(context, number)
             if NEW not in self._versions:
                 self._bring_new_version(context)
 
-    def _start(self, context: RunContext, version: str, number: int) -> ServiceProcess:
+    def _start(self, context: FaultRunContext, version: str, number: int) -> ServiceProcess:
         name = f"{version}-{number}-build{context.rounds_done + 1}"
         new = backend_process(
             context.target.bootstrap_servers, name, self.directory, *self.backend_settings(name),
@@ -403,7 +403,7 @@ class ChatBackendUpgrade(ChatRun):
         new.start()
         return new
 
-    def _replace(self, context: RunContext, number: int) -> None:
+    def _replace(self, context: FaultRunContext, number: int) -> None:
         old = self.backends[number]
         self.note_fault(context, f"replace {old.name} by a new build")
         self.backends[number] = self._start(context, self._versions[number], number)
@@ -412,7 +412,7 @@ class ChatBackendUpgrade(ChatRun):
             context.count("unclean_exits")
         context.count("upgrades")
 
-    def _bring_new_version(self, context: RunContext) -> None:
+    def _bring_new_version(self, context: FaultRunContext) -> None:
         for number in range(BACKENDS):
             self.backends.append(self._start(context, NEW, number))
             self._versions.append(NEW)
@@ -439,11 +439,13 @@ class ChatBackendUpgrade(ChatRun):
             error=TargetFailed,
         )
 
-    def _note_commands(self, context: RunContext, backend: ServiceProcess, version: str) -> None:
+    def _note_commands(
+        self, context: FaultRunContext, backend: ServiceProcess, version: str
+    ) -> None:
         if version == NEW:
             context.count("commands_of_new_version", int(_status(backend)["commands"]))
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         silent = []
         for backend, version in zip(self.backends, self._versions, strict=True):
             try:

@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkaesque.lab.faults import shims
 from kafkaesque.lab.faults.cluster_run import ShimmedRun
-from kafkaesque.lab.faults.fault_run import FaultRun, RunContext
+from kafkaesque.lab.faults.fault_run import FaultRun, FaultRunContext
 from kafkaesque.lab.faults.shims import NumberShim, clock_shim
 from kafkaesque.lab.harness.cluster import BrokerSettings, SingleBroker, Target
 
@@ -44,7 +44,7 @@ class SingleClockJump(FaultRun):
         with closing(SingleBroker(directory, settings, self._clock.environment)) as target:
             yield target
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(0.5, 2.0):
             _disturb(context, [self._clock], "the clock")
         self._clock.set(0)
@@ -58,7 +58,7 @@ class ClockJump(ShimmedRun[NumberShim]):
     def new_shim(self, directory: Path, node: int) -> NumberShim:
         return clock_shim(directory / "clocks", node)
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         before = self._epochs()
         while context.another_round(0.5, 2.0):
             if context.random.random() < 0.5:
@@ -73,14 +73,14 @@ class ClockJump(ShimmedRun[NumberShim]):
     def _epochs(self) -> int:
         return sum(partition.epoch for partition in self.cluster.partitions().values())
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         found = super().complaints(context)
         if context.notes["elections"]:
             found.append(f"clock jumps caused {context.notes['elections']} election(s)")
         return found
 
 
-def _disturb(context: RunContext, clocks: list[NumberShim], what: str) -> None:
+def _disturb(context: FaultRunContext, clocks: list[NumberShim], what: str) -> None:
     """Strobe the clocks for a second, or shift each of them by hours."""
     if context.random.random() < 0.25:
         context.fault(f"strobe {what} by up to 2 h for 1 s")

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kafkaesque.lab.faults.clients import admin_settings
-from kafkaesque.lab.faults.fault_run import FaultRun, RunContext, RunOptions
+from kafkaesque.lab.faults.fault_run import FaultRun, FaultRunContext, FaultRunOptions
 from kafkaesque.lab.faults.workload import WorkloadSettings
 from kafkaesque.lab.harness.cluster import BrokerSettings, TargetFailed
 from kafkaesque.lab.harness.metrics import scrape
@@ -51,7 +51,7 @@ class CompactionKill(FaultRun):
         self._failure: RowsRefused | None = None
         self._writer = threading.Thread(target=self._write, name="rows", daemon=True)
 
-    def workload(self, options: RunOptions) -> WorkloadSettings:
+    def workload(self, options: FaultRunOptions) -> WorkloadSettings:
         """Only a little of the usual load."""
         self._count = options.amount or ROWS
         return WorkloadSettings(
@@ -62,7 +62,7 @@ class CompactionKill(FaultRun):
             subscribed_readers=0,
         )
 
-    def begin(self, context: RunContext) -> None:
+    def begin(self, context: FaultRunContext) -> None:
         servers = context.target.bootstrap_servers
         admin = AdminClient(admin_settings(servers))
         admin.create_topics([NewTopic(TOPIC, 1, 1, config=CONFIG)])[TOPIC].result(30)
@@ -91,7 +91,7 @@ class CompactionKill(FaultRun):
 
     # -- faults ------------------------------------------------------------------------------------
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         early = max(1, (self.rounds or 1) - LATE_KILLS)
         moments = sorted(context.random.random() * self._wanted for _ in range(early))
         while context.another_round(0.0):
@@ -114,14 +114,14 @@ class CompactionKill(FaultRun):
                 raise TargetFailed(f"nothing was written since batch {seen}")
             time.sleep(_POLL_S)
 
-    def _unfinished(self, context: RunContext) -> int:
+    def _unfinished(self, context: FaultRunContext) -> int:
         """1 if the cleaner is writing at this moment, judged by its files."""
         found = context.target.data(0).glob("topics/*/0/*")
         return int(any(path.suffix in (".cleaned", ".swap") for path in found))
 
     # -- at the end --------------------------------------------------------------------------------
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         self._writer.join()
         stored = self._wait_until_settled(context)
         context.notes["rows"] = self._count
@@ -131,7 +131,7 @@ class CompactionKill(FaultRun):
         context.notes["rows_wrong"] = len(wrong)
         return wrong
 
-    def _wait_until_settled(self, context: RunContext) -> int:
+    def _wait_until_settled(self, context: FaultRunContext) -> int:
         """Wait until the cleaner has nothing to do; returns the size of the table."""
         ratio, since = 1.0, time.monotonic()
         while (now := _dirty_ratio(context.target.data(0))) >= DIRTY_RATIO or self._unfinished(

@@ -17,8 +17,8 @@ from typing import Final
 
 from kafkaesque.lab.faults.checks.figures import percentile
 from kafkaesque.lab.faults.cluster_run import ClusterRun
-from kafkaesque.lab.faults.election_clients import ElectionClients, Span, held_during, overlaps
-from kafkaesque.lab.faults.fault_run import RunContext, ShuffleBag
+from kafkaesque.lab.faults.election_clients import ElectionClients, HeldSpan, held_during, overlaps
+from kafkaesque.lab.faults.fault_run import FaultRunContext, ShuffleBag
 from kafkaesque.lab.faults.znode_clients import (
     EPHEMERALS,
     EXPIRING_SESSION_MS,
@@ -29,7 +29,11 @@ from kafkaesque.lab.faults.znode_clients import (
     ZnodeHistory,
     now_us,
 )
-from kafkaesque.lab.faults.znode_connection import ConnectionLost, Session, ZnodeConnection
+from kafkaesque.lab.faults.znode_connection import (
+    ZnodeConnection,
+    ZnodeConnectionLost,
+    ZnodeSession,
+)
 from kafkaesque.lab.faults.znode_history import Ending, check_registers, check_watches
 from kafkaesque.lab.harness import namespaces
 from kafkaesque.lab.harness.cluster import BrokerCluster, BrokerSettings, Target, TargetFailed
@@ -78,7 +82,7 @@ class CoordinationRun(ClusterRun):
         return self._network is not None
 
     def permitted(
-        self, context: RunContext, kinds: Iterable[str], cuts: Iterable[str]
+        self, context: FaultRunContext, kinds: Iterable[str], cuts: Iterable[str]
     ) -> ShuffleBag:
         """The kinds of fault to draw from; where links cannot be cut, the report names what is missing."""
         permitted = [*kinds, *(cuts if self.can_cut else ())]
@@ -107,7 +111,7 @@ _END_S: Final = 30.0
 _WRITTEN_WITHIN_S: Final = 20.0
 
 
-class Coordination(CoordinationRun):
+class CoordinationRegisters(CoordinationRun):
     purpose = "kill, stop and cut off brokers under clients of the coordination service"
     promise = "registers are linearizable, watches miss nothing, sessions and their nodes live on"
     rounds = 24
@@ -118,7 +122,7 @@ class Coordination(CoordinationRun):
         self._workers: list[RegisterClient | ExpiringClient] = []
         self._faults_us: list[int] = []
 
-    def begin(self, context: RunContext) -> None:
+    def begin(self, context: FaultRunContext) -> None:
         super().begin(context)
         self._make_registers()
         for number in range(CLIENTS):
@@ -134,17 +138,17 @@ class Coordination(CoordinationRun):
         while True:
             try:
                 connection = ZnodeConnection(self.addresses[0], lambda _: None)
-                connection.attach(Session(), 10_000, 0)
+                connection.attach(ZnodeSession(), 10_000, 0)
                 for path in (ROOT, EPHEMERALS, *REGISTERS):
                     connection.create(path)
                 connection.close()
                 return
-            except ConnectionLost:
+            except ZnodeConnectionLost:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         kinds = self.permitted(context, ("kill", "pause"), cuts=("cut",))
         while context.another_round(0.5, 1.0):
             kind = kinds.draw()
@@ -194,7 +198,7 @@ class Coordination(CoordinationRun):
 
     # -- at the end -------------------------------------------------------------------------------
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         for worker in self._workers:
             worker.end(_END_S)
         history = self._history
@@ -209,7 +213,7 @@ class Coordination(CoordinationRun):
         context.notes["coordination_violations"] = len(found)
         return [*found, *super().complaints(context)]
 
-    def _note_figures(self, context: RunContext) -> None:
+    def _note_figures(self, context: FaultRunContext) -> None:
         history = self._history
         done = [operation for operation in history.operations if operation.ending is Ending.DONE]
         events = sum(len(one.seen) for one in history.connections)
@@ -258,7 +262,7 @@ class CoordinationRecipes(CoordinationRun):
         super().__init__()
         self._clients = ElectionClients("", SESSION_TIMEOUT_S)
         self._took_ms: list[float] = []
-        self._without_quorum: list[Span] = []
+        self._without_quorum: list[HeldSpan] = []
 
     @contextmanager
     def open_target(self, directory: Path, settings: BrokerSettings) -> Iterator[Target]:
@@ -268,13 +272,13 @@ class CoordinationRecipes(CoordinationRun):
         ):
             yield target
 
-    def begin(self, context: RunContext) -> None:
+    def begin(self, context: FaultRunContext) -> None:
         super().begin(context)
         for slot in SLOTS:
             self._clients.start(slot)
         self._clients.leader(_LED_WITHIN_S)
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         kinds = self.permitted(context, ("kill", "blackout"), cuts=("cut",))
         while context.another_round(0.5, 1.5):
             slot, _ = self._clients.leader(_LED_WITHIN_S)
@@ -289,7 +293,7 @@ class CoordinationRecipes(CoordinationRun):
             else:
                 self._black_out(context, slot, node)
 
-    def _kill(self, context: RunContext, slot: str, node: int) -> None:
+    def _kill(self, context: FaultRunContext, slot: str, node: int) -> None:
         context.fault(f"kill -9 {slot}, which leads, and node {node}, which serves it")
         self._clients.kill(slot)
         since_ns = max(span.ended_ns for span in self._clients.spans("lead"))
@@ -299,7 +303,7 @@ class CoordinationRecipes(CoordinationRun):
         self._clients.start(slot)
         self.cluster.heal()
 
-    def _cut(self, context: RunContext, slot: str, node: int) -> None:
+    def _cut(self, context: FaultRunContext, slot: str, node: int) -> None:
         """The other brokers are a majority; a client leads before the end of the cut or after it."""
         context.fault(f"cut off node {node}, which serves {slot}, which leads")
         self.cut_off(node)
@@ -307,7 +311,7 @@ class CoordinationRecipes(CoordinationRun):
         self._clients.leader(_LED_WITHIN_S)
         self.cluster.heal()
 
-    def _black_out(self, context: RunContext, slot: str, node: int) -> None:
+    def _black_out(self, context: FaultRunContext, slot: str, node: int) -> None:
         """No two brokers reach each other: no client may lead or learn that it leads."""
         if self.can_cut:
             context.fault(f"cut every link between brokers; {slot} leads, node {node} serves it")
@@ -324,11 +328,11 @@ class CoordinationRecipes(CoordinationRun):
         released_ns = time.monotonic_ns()
         context.highest("let_go_ms_max", (released_ns - begun_ns) // 1_000_000)
         time.sleep(_LONGER_THAN_A_SESSION_S)
-        self._without_quorum.append(Span("", released_ns, time.monotonic_ns()))
+        self._without_quorum.append(HeldSpan("", released_ns, time.monotonic_ns()))
         self.cluster.heal()
         self._clients.leader(_LED_WITHIN_S)
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         self._clients.close()
         found = super().complaints(context)
         for what in ("lead", "lock"):

@@ -12,9 +12,9 @@ from typing import ClassVar, Final
 
 from kafkaesque.lab.faults import shims, small_disk
 from kafkaesque.lab.faults.checks.figures import percentile
-from kafkaesque.lab.faults.checks.history import Damage, Function, Outcome
+from kafkaesque.lab.faults.checks.history import DestroyedRange, Function, OperationOutcome
 from kafkaesque.lab.faults.cluster_run import ClusterRun, ShimmedRun
-from kafkaesque.lab.faults.fault_run import FaultRun, RunContext
+from kafkaesque.lab.faults.fault_run import FaultRun, FaultRunContext
 from kafkaesque.lab.faults.log_files import (
     StoredBatch,
     segment_paths,
@@ -34,7 +34,7 @@ class TornTail(FaultRun):
     purpose = "kill -9, then cut, garble or extend every log after its sync point"
     promise = "the torn tail is cut, and nothing acknowledged was in it"
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(0.3, 2.0):
             context.fault("kill -9 node 0 and tear the tails of its logs")
             context.target.kill(0)
@@ -85,7 +85,7 @@ class SinglePowerCut(FaultRun):
         with closing(SingleBroker(directory, settings, self._disk.environment)) as target:
             yield target
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(0.3, 2.0):
             if context.random.random() < 0.2:
                 # So that a cut also hits the files that a clean stop leaves.
@@ -98,11 +98,11 @@ class SinglePowerCut(FaultRun):
             _cut_power(context, self._disk)
             context.target.bring_up(0)
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         return _missing_shim(context)
 
 
-class PowerCut(ShimmedRun[PoweredDisk]):
+class ClusterPowerCut(ShimmedRun[PoweredDisk]):
     purpose = "cut the power of one, two and all brokers: what was not synced is lost or garbled"
     promise = "nothing acknowledged is lost; with flush=never some is, which shows the cut works"
     control: ClassVar[BrokerSettings | None] = {"flush": "never"}
@@ -110,7 +110,7 @@ class PowerCut(ShimmedRun[PoweredDisk]):
     def new_shim(self, directory: Path, node: int) -> PoweredDisk:
         return PoweredDisk(directory / f"broker-{node}" / "data", directory / f"power-{node}")
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         count = 0
         while context.another_round(0.5, 2.0):
             # All brokers first: in the control, only a cut of all of them must lose records.
@@ -123,11 +123,11 @@ class PowerCut(ShimmedRun[PoweredDisk]):
             self.cluster.bring_up(*nodes)
             self.cluster.wait_recovered()
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         return super().complaints(context) + _missing_shim(context)
 
 
-def _cut_power(context: RunContext, disk: PoweredDisk) -> None:
+def _cut_power(context: FaultRunContext, disk: PoweredDisk) -> None:
     before = disk.syncs_seen
     losses = disk.cut(context.random)
     context.count("cuts")
@@ -137,7 +137,7 @@ def _cut_power(context: RunContext, disk: PoweredDisk) -> None:
     context.count("names_undone", losses.names_undone)
 
 
-def _missing_shim(context: RunContext) -> list[str]:
+def _missing_shim(context: FaultRunContext) -> list[str]:
     return [] if context.notes.get("syncs_seen") else ["the shim saw no sync: it is not in place"]
 
 
@@ -154,7 +154,7 @@ class SingleFlippedBit(FaultRun):
     def __init__(self) -> None:
         self._flipped: list[StoredBatch] = []
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(0.5, 1.5):
             batch = _choose_batch(context, 0, self._flipped)
             if batch is None:
@@ -163,14 +163,14 @@ class SingleFlippedBit(FaultRun):
             context.fault(_describe(batch, bit))
             flip(batch, bit)
             self._flipped.append(batch)
-            context.damaged.append(Damage(batch.key, batch.first_offset, batch.last_offset))
+            context.damaged.append(DestroyedRange(batch.key, batch.first_offset, batch.last_offset))
             context.count("flips")
             if context.random.random() < _RESTART_SHARE:
                 context.say("kill -9 node 0")
                 context.target.kill(0)
                 context.target.bring_up(0)
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         log = context.target.log_text(0)
         return [
             f"the broker's log does not name {batch.path}, damaged at position {batch.position}"
@@ -188,7 +188,7 @@ class FlippedBit(ClusterRun):
         self._flipped: list[tuple[StoredBatch, bytes]] = []
         """Each batch with its original bytes."""
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(0.5, 1.5):
             node = context.random.choice(self.cluster.nodes)
             batch = _choose_batch(context, node, [one for one, _ in self._flipped])
@@ -206,7 +206,7 @@ class FlippedBit(ClusterRun):
                 self.cluster.wait_recovered()
         self._wait_for_repairs(context)
 
-    def _wait_for_repairs(self, context: RunContext) -> None:
+    def _wait_for_repairs(self, context: FaultRunContext) -> None:
         """Batches that no client reads are repaired by the scrubber."""
         context.say("waiting for repairs")
         began_at = time.monotonic()
@@ -217,7 +217,7 @@ class FlippedBit(ClusterRun):
         )
         context.notes["last_repair_ms"] = int((time.monotonic() - began_at) * 1000)
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         found = super().complaints(context)
         logs = "".join(self.cluster.log_text(node) for node in self.cluster.nodes)
         logged = logs.count("repaired damaged entry")
@@ -227,7 +227,9 @@ class FlippedBit(ClusterRun):
         return found
 
 
-def _choose_batch(context: RunContext, node: int, hit: Sequence[StoredBatch]) -> StoredBatch | None:
+def _choose_batch(
+    context: FaultRunContext, node: int, hit: Sequence[StoredBatch]
+) -> StoredBatch | None:
     """A batch on the node's disk that is not in `hit`."""
     places = {(batch.path, batch.position) for batch in hit}
     segments = [path for path in segment_paths(context.target.data(node)) if path.stat().st_size]
@@ -285,7 +287,7 @@ class SingleDiskFull(FaultRun):
         ):
             yield target
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(0.5, 2.0):
             context.fault("the disk of node 0 is full")
             small_disk.fill(context.target.data(0))
@@ -293,7 +295,7 @@ class SingleDiskFull(FaultRun):
             time.sleep(context.random.uniform(*_FULL_ALONE_S))
             _make_room(context, 0)
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         return _missing_disk_full_message(context)
 
 
@@ -313,7 +315,7 @@ class DiskFull(ClusterRun):
             with super().open_target(directory, settings) as target:
                 yield target
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(0.5, 2.0):
             node = context.random.choice(self.cluster.nodes)
             keys = self.keys_led_by(context, [node])
@@ -327,7 +329,7 @@ class DiskFull(ClusterRun):
             _make_room(context, node)
             self.cluster.wait_recovered()
 
-    def _create_topic(self, context: RunContext, full: int) -> None:
+    def _create_topic(self, context: FaultRunContext, full: int) -> None:
         """The full broker gets a replica of the new topic, and cannot even write that it has one."""
         other = context.random.choice([node for node in self.cluster.nodes if node != full])
         context.count("topics_made")
@@ -337,11 +339,11 @@ class DiskFull(ClusterRun):
         if refusal is not None:
             raise TargetFailed(f"topic {name} could not be created: {refusal}")
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         return super().complaints(context) + _missing_disk_full_message(context)
 
 
-def _make_room(context: RunContext, node: int) -> None:
+def _make_room(context: FaultRunContext, node: int) -> None:
     """Free the node's disk; in some rounds, kill the node before and start it after."""
     dies = context.random.random() < 0.3
     if dies:
@@ -354,7 +356,7 @@ def _make_room(context: RunContext, node: int) -> None:
         context.target.bring_up(node)
 
 
-def _missing_disk_full_message(context: RunContext) -> list[str]:
+def _missing_disk_full_message(context: FaultRunContext) -> list[str]:
     logs = (context.target.log_text(node) for node in context.target.nodes)
     if any(_DISK_FULL_MESSAGE in log for log in logs):
         return []
@@ -381,12 +383,12 @@ class SlowDisk(ShimmedRun[NumberShim]):
     def new_shim(self, directory: Path, node: int) -> NumberShim:
         return slow_sync_shim(directory / "shims", node)
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(_QUIET_S, 1.5):
             self._slow_follower(context)
             self._slow_leader(context)
 
-    def _slow_follower(self, context: RunContext) -> None:
+    def _slow_follower(self, context: FaultRunContext) -> None:
         # The broker that leads least: the partitions it leads are delayed or move, and do not count.
         led = {node: self.keys_led_by(context, [node]) for node in self.cluster.nodes}
         node = min(led, key=lambda one: len(led[one]))
@@ -405,7 +407,7 @@ class SlowDisk(ShimmedRun[NumberShim]):
         context.count("slow_followers")
         self.cluster.wait_recovered()
 
-    def _slow_leader(self, context: RunContext) -> None:
+    def _slow_leader(self, context: FaultRunContext) -> None:
         node = self.leader_of_some_key(context)
         keys = self.keys_led_by(context, [node])
         context.fault(f"syncs of node {node}, which leads keys {keys}, take 3 s longer", keys)
@@ -424,7 +426,7 @@ class SlowDisk(ShimmedRun[NumberShim]):
         context.count("slow_leaders")
         self.cluster.wait_recovered()
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         found = super().complaints(context)
         added = int(context.notes.get(_ADDED, 0))
         if added > _ADDED_MS_MAX:
@@ -432,13 +434,13 @@ class SlowDisk(ShimmedRun[NumberShim]):
         return found
 
     def _waits_ms(
-        self, context: RunContext, keys: set[int], from_us: int, to_us: int
+        self, context: FaultRunContext, keys: set[int], from_us: int, to_us: int
     ) -> list[float]:
         return [
             (one.completed_us - one.invoked_us) / 1000
             for one in context.workload.operations()
             if one.f is Function.SEND
-            and one.outcome is Outcome.OK
+            and one.outcome is OperationOutcome.OK
             and from_us <= one.invoked_us < to_us
             and one.sends[0].key in keys
         ]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafkaesque.lab.faults.cluster_run import ClusterRun
-from kafkaesque.lab.faults.fault_run import RunContext
+from kafkaesque.lab.faults.fault_run import FaultRunContext
 from kafkaesque.lab.harness import namespaces
 from kafkaesque.lab.harness.cluster import BrokerCluster, BrokerSettings
 from kafkaesque.lab.harness.namespaces import NamespaceNetwork
@@ -22,7 +22,7 @@ _CUT_S: Final = (3.0, 6.0)
 """At least the time in which a silent broker is declared dead and a new leader elected."""
 
 
-class Cut(NamedTuple):
+class LinkCut(NamedTuple):
     """Links that lose all packets."""
 
     text: str
@@ -44,10 +44,10 @@ class _PartitionRun(ClusterRun):
         )
 
     @abstractmethod
-    def choose(self, context: RunContext, leader: int) -> Cut:
+    def choose(self, context: FaultRunContext, leader: int) -> LinkCut:
         """The links to cut this time; `leader` leads some partition."""
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(0.5, 1.5):
             leader = self.leader_of_some_key(context)
             keys = self.keys_led_by(context, [leader])
@@ -75,27 +75,27 @@ class PartitionOneWay(_PartitionRun):
     purpose = "cut what a leader sends, what it receives, or one direction of one link"
     promise = "some broker serves before the links heal; nothing is lost, repeated or reordered"
 
-    def choose(self, context: RunContext, leader: int) -> Cut:
+    def choose(self, context: FaultRunContext, leader: int) -> LinkCut:
         others = [node for node in self.cluster.nodes if node != leader]
         match context.random.choice(["deaf", "mute", "link"]):
             case "deaf":
                 links = [(other, leader) for other in others]
-                return Cut(f"no other node reaches node {leader}", links)
+                return LinkCut(f"no other node reaches node {leader}", links)
             case "mute":
                 links = [(leader, other) for other in others]
-                return Cut(f"node {leader} reaches no other node", links)
+                return LinkCut(f"node {leader} reaches no other node", links)
             case _:
                 pair = [leader, context.random.choice(others)]
                 context.random.shuffle(pair)
                 source, target = pair
-                return Cut(f"node {source} does not reach node {target}", [(source, target)])
+                return LinkCut(f"node {source} does not reach node {target}", [(source, target)])
 
 
 class PartitionTwoWay(_PartitionRun):
     purpose = "cut a leader, a follower, or one link between two brokers, both ways"
     promise = "a majority serves, a minority acknowledges nothing; nothing is lost or repeated"
 
-    def choose(self, context: RunContext, leader: int) -> Cut:
+    def choose(self, context: FaultRunContext, leader: int) -> LinkCut:
         others = [node for node in self.cluster.nodes if node != leader]
         match context.random.choice(["leader", "follower", "link"]):
             case "leader":
@@ -105,9 +105,9 @@ class PartitionTwoWay(_PartitionRun):
             case _:
                 node = context.random.choice(others)
                 links = [(leader, node), (node, leader)]
-                return Cut(f"cut the link between nodes {leader} and {node}", links)
+                return LinkCut(f"cut the link between nodes {leader} and {node}", links)
 
-    def _isolate(self, node: int, role: str) -> Cut:
+    def _isolate(self, node: int, role: str) -> LinkCut:
         others = [other for other in self.cluster.nodes if other != node]
         links = [pair for other in others for pair in ((node, other), (other, node))]
-        return Cut(f"isolate node {node}, {role}", links)
+        return LinkCut(f"isolate node {node}, {role}", links)

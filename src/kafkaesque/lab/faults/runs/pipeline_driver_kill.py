@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from kafkaesque.lab.faults.fault_run import FaultRun, RunContext, RunOptions
+from kafkaesque.lab.faults.fault_run import FaultRun, FaultRunContext, FaultRunOptions
 from kafkaesque.lab.faults.workload import WorkloadSettings
 from kafkaesque.lab.harness.cluster import BrokerSettings, SingleBroker, Target, TargetFailed
 
@@ -24,7 +24,7 @@ RECORDS_PER_S_MAX: Final = 100
 ROWS_PER_BATCH: Final = 2000
 
 
-class Run(FaultRun):
+class PipelineDriverKill(FaultRun):
     purpose = "kill -9 the pipeline's driver at each point around a commit and at random moments"
     promise = "no record is missing or doubled in any sink: Delta, dead letters, topic, Parquet"
     settings: ClassVar[BrokerSettings] = {"log.segment.bytes": 4 << 20}
@@ -34,7 +34,7 @@ class Run(FaultRun):
     def __init__(self) -> None:
         self._data = Path()
 
-    def workload(self, options: RunOptions) -> WorkloadSettings:
+    def workload(self, options: FaultRunOptions) -> WorkloadSettings:
         return WorkloadSettings(
             records_per_s=min(options.records_per_s, RECORDS_PER_S_MAX), seed=options.seed
         )
@@ -62,10 +62,10 @@ class Run(FaultRun):
         for log in self._data.glob("driver-*.log"):
             shutil.copyfile(log, directory / log.name)
 
-    def begin(self, context: RunContext) -> None:
+    def begin(self, context: FaultRunContext) -> None:
         context.workload.create_topic(RELAY_TOPIC, 2)
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         from kafkaesque.lab.faults.pipeline.kills import POINTS, RANDOM, kill_at
         from kafkaesque.pipeline.errors import PipelineError
 
@@ -80,7 +80,7 @@ class Run(FaultRun):
                 raise TargetFailed(str(error)) from error
             context.count("random_kills" if point == RANDOM else "named_kills")
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         from kafkaesque.lab.faults.pipeline.kills import finish
         from kafkaesque.pipeline.errors import PipelineError
 
@@ -106,7 +106,7 @@ class Run(FaultRun):
             if not sink.is_whole
         ]
 
-    def _settings(self, context: RunContext) -> KillSettings:
+    def _settings(self, context: FaultRunContext) -> KillSettings:
         from kafkaesque.lab.faults.pipeline.kills import KillSettings
 
         return KillSettings(

@@ -24,8 +24,8 @@ from kafkaesque.events.social import Post, PostDeleted
 from kafkaesque.events.topics import SOCIAL_POSTS
 from kafkaesque.lab.faults.clients import SILENT, consumer_settings
 from kafkaesque.lab.faults.cluster_run import ClusterRun
-from kafkaesque.lab.faults.fault_run import RunContext, RunOptions
-from kafkaesque.lab.faults.runs.pipeline_driver_kill import Run as DriverKill
+from kafkaesque.lab.faults.fault_run import FaultRunContext, FaultRunOptions
+from kafkaesque.lab.faults.runs.pipeline_driver_kill import PipelineDriverKill
 from kafkaesque.lab.faults.workload import WorkloadSettings
 from kafkaesque.lab.harness.cluster import BROKERS, BrokerSettings, Target, TargetFailed
 from kafkaesque.lab.harness.service_process import ServiceProcess, kafkaesque
@@ -165,7 +165,7 @@ class PostsBrokerDown(ClusterRun):
         self._pipeline: ServiceProcess | None = None
         self._expected = Expected(frozenset(), frozenset())
 
-    def workload(self, options: RunOptions) -> WorkloadSettings:
+    def workload(self, options: FaultRunOptions) -> WorkloadSettings:
         """The usual load beside the posts, with as many partitions and consumers."""
         return WorkloadSettings(
             records_per_s=min(options.records_per_s, RECORDS_PER_S_MAX),
@@ -178,7 +178,7 @@ class PostsBrokerDown(ClusterRun):
         )
 
     def impossible(self) -> str | None:
-        return DriverKill().impossible()
+        return PipelineDriverKill().impossible()
 
     @contextlib.contextmanager
     def open_target(self, directory: Path, settings: BrokerSettings) -> Iterator[Target]:
@@ -189,7 +189,7 @@ class PostsBrokerDown(ClusterRun):
             finally:
                 self._stack.close()
 
-    def begin(self, context: RunContext) -> None:
+    def begin(self, context: FaultRunContext) -> None:
         super().begin(context)
         seed = context.random.randrange(1 << 20)
         self._expected = Expected.of(seed, POSTS)
@@ -222,7 +222,7 @@ class PostsBrokerDown(ClusterRun):
         process.start()
         return process
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         while context.another_round(0.1):
             if context.rounds_done > 1:
                 self.cluster.heal()
@@ -262,7 +262,7 @@ class PostsBrokerDown(ClusterRun):
 
     # -- at the end -------------------------------------------------------------------------------
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         found = []
         for name, process in (("source", self._source), ("pipeline", self._pipeline)):
             code = process.stop() if process is not None else None
@@ -273,7 +273,7 @@ class PostsBrokerDown(ClusterRun):
         found += self._judge(context)
         return [*found, *super().complaints(context)]
 
-    def _judge(self, context: RunContext) -> list[str]:
+    def _judge(self, context: FaultRunContext) -> list[str]:
         expected, consumed = self._expected, self._consumed
         in_table = table_posts(self._directory / "pipeline" / "tables" / "posts")
         must_stay = expected.posts - expected.deleted

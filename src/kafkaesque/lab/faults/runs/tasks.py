@@ -16,7 +16,7 @@ from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import Assignment, Record
 from kafkaesque.client.reading import read_stretch
 from kafkaesque.lab.faults import tasks_probe as probe
-from kafkaesque.lab.faults.fault_run import FaultRun, RunContext, RunOptions
+from kafkaesque.lab.faults.fault_run import FaultRun, FaultRunContext, FaultRunOptions
 from kafkaesque.lab.faults.workload import WorkloadSettings
 from kafkaesque.lab.harness import proc
 from kafkaesque.lab.harness.cluster import BrokerSettings, SingleBroker, Target, TargetFailed
@@ -47,11 +47,11 @@ class TasksWorkerKill(FaultRun):
         self._failure: BaseException | None = None
         self._sent = 0
 
-    def workload(self, options: RunOptions) -> WorkloadSettings:
+    def workload(self, options: FaultRunOptions) -> WorkloadSettings:
         self._count = options.amount or CALLS
         return WorkloadSettings(records_per_s=LOAD_RECORDS_PER_S, seed=options.seed)
 
-    def begin(self, context: RunContext) -> None:
+    def begin(self, context: FaultRunContext) -> None:
         bootstrap = context.target.bootstrap_servers
         asyncio.run(probe.prepare(KafkaLog(bootstrap)))
         directory = context.target.data(0).parent
@@ -62,7 +62,7 @@ class TasksWorkerKill(FaultRun):
         for worker in self._workers:
             worker.wait_ready()
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         bootstrap = context.target.bootstrap_servers
         sending = threading.Thread(target=self._send, args=(bootstrap,), name="calls", daemon=True)
         started_s = time.monotonic()
@@ -85,7 +85,7 @@ class TasksWorkerKill(FaultRun):
         self._note(context, ran, once, time.monotonic() - started_s)
 
     def _note(
-        self, context: RunContext, ran: Counter[int], once: Counter[int], elapsed_s: float
+        self, context: FaultRunContext, ran: Counter[int], once: Counter[int], elapsed_s: float
     ) -> None:
         half = self._count // 2
         context.notes |= {
@@ -114,7 +114,7 @@ class TasksWorkerKill(FaultRun):
                 await app.send_records(records)
                 self._sent += len(records)
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         notes, found = context.notes, []
         if notes.get("never_ran") != 0:
             found.append(f"{notes.get('never_ran')} calls never ran")
@@ -186,7 +186,7 @@ class TimersKill(FaultRun):
         self._coordination = ""
         self._fired: dict[int, list[int]] = {}
 
-    def workload(self, options: RunOptions) -> WorkloadSettings:
+    def workload(self, options: FaultRunOptions) -> WorkloadSettings:
         self._pending = options.amount or PENDING
         return WorkloadSettings(records_per_s=LOAD_RECORDS_PER_S, seed=options.seed)
 
@@ -198,7 +198,7 @@ class TimersKill(FaultRun):
         listener = {"coordination.listener": self._coordination}
         return closing(SingleBroker(directory, {**settings, **listener}))
 
-    def begin(self, context: RunContext) -> None:
+    def begin(self, context: FaultRunContext) -> None:
         bootstrap = context.target.bootstrap_servers
         directory = context.target.data(0).parent
         for number in range(_SCHEDULERS):
@@ -220,7 +220,9 @@ class TimersKill(FaultRun):
         context.notes["rss_mb_loaded"] = _rss_mb(first.pid)
         self._measure_starts(context, first, directory)
 
-    def _measure_starts(self, context: RunContext, first: ServiceProcess, directory: Path) -> None:
+    def _measure_starts(
+        self, context: FaultRunContext, first: ServiceProcess, directory: Path
+    ) -> None:
         """Measure from exec until all timers are loaded: from its file, and from the log."""
         for label in ("start_seconds_with_file", "start_seconds_from_log"):
             first.kill()
@@ -233,7 +235,7 @@ class TimersKill(FaultRun):
             context.notes[label] = round(time.monotonic() - began_s, 1)
             context.notes[f"rss_mb_{label[14:]}"] = _rss_mb(first.pid)
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         bootstrap = context.target.bootstrap_servers
         for scheduler in self._schedulers[1:]:
             scheduler.start()
@@ -266,7 +268,7 @@ class TimersKill(FaultRun):
             "late_ms_p99": undisturbed[len(undisturbed) * 99 // 100],
         }
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         notes, found = context.notes, []
         for figure in ("fired_twice", "never_fired"):
             if notes.get(figure) != 0:
@@ -277,14 +279,14 @@ class TimersKill(FaultRun):
         return found
 
 
-def _kill_scheduler(context: RunContext, scheduler: ServiceProcess) -> None:
+def _kill_scheduler(context: FaultRunContext, scheduler: ServiceProcess) -> None:
     context.fault(f"kill -9 scheduler {scheduler.name}", ())
     context.count("scheduler_kills")
     scheduler.kill()
     scheduler.start()
 
 
-def _kill_broker(context: RunContext) -> None:
+def _kill_broker(context: FaultRunContext) -> None:
     """The log and the owners of its partitions go at once; the schedulers must recover by themselves."""
     context.fault("kill -9 the broker, with the coordination service")
     context.count("broker_kills")

@@ -21,7 +21,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from kafkaesque.lab.faults.clients import SILENT, consumer_settings, producer_settings
 from kafkaesque.lab.faults.cluster_run import ClusterRun
 from kafkaesque.lab.faults.copier import UNUSABLE, CopyOrder
-from kafkaesque.lab.faults.fault_run import RunContext, RunOptions
+from kafkaesque.lab.faults.fault_run import FaultRunContext, FaultRunOptions
 from kafkaesque.lab.faults.workload import WorkloadFailed, WorkloadSettings
 from kafkaesque.lab.harness.cluster import BROKERS, TargetFailed
 
@@ -51,7 +51,7 @@ class TransactionsCopy(ClusterRun):
         self._copiers: list[CopierProcess] = []
         self._reader: TargetReader | None = None
 
-    def workload(self, options: RunOptions) -> WorkloadSettings:
+    def workload(self, options: FaultRunOptions) -> WorkloadSettings:
         """Only a little of the usual load: the copy is the subject of this run."""
         self._messages = options.amount or MESSAGES
         return WorkloadSettings(
@@ -63,7 +63,7 @@ class TransactionsCopy(ClusterRun):
             subscribed_readers=0,
         )
 
-    def begin(self, context: RunContext) -> None:
+    def begin(self, context: FaultRunContext) -> None:
         super().begin(context)
         for topic in (SOURCE, TARGET):
             context.workload.create_topic(topic, PARTITIONS)
@@ -90,7 +90,7 @@ class TransactionsCopy(ClusterRun):
     def _copied(self) -> int:
         return 0 if self._reader is None else len(self._reader.distinct)
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         """Kill copiers and brokers in turn until the copy is done."""
         self._wait_for_more(context, 0)
         for kill in cycle((self._kill_copier, self._kill_broker)):
@@ -101,12 +101,12 @@ class TransactionsCopy(ClusterRun):
             self._wait_for_more(context, before)
             time.sleep(context.random.uniform(0.0, 1.5))
 
-    def _kill_copier(self, context: RunContext) -> None:
+    def _kill_copier(self, context: FaultRunContext) -> None:
         context.fault(f"kill -9 a copier; {self._copied} copied", ())
         context.random.choice(self._copiers).kill()
         context.count("copiers_killed")
 
-    def _kill_broker(self, context: RunContext) -> None:
+    def _kill_broker(self, context: FaultRunContext) -> None:
         node = context.random.choice(self.cluster.nodes)
         keys = self.keys_led_by(context, [node])
         context.fault(f"kill -9 node {node}; {self._copied} copied", keys)
@@ -116,7 +116,7 @@ class TransactionsCopy(ClusterRun):
         self.cluster.bring_up(node)
         self.cluster.wait_recovered()
 
-    def _wait_for_more(self, context: RunContext, before: int) -> None:
+    def _wait_for_more(self, context: FaultRunContext, before: int) -> None:
         """Wait until the copy makes progress; copiers that gave up are replaced."""
         began = time.monotonic()
         while self._copied <= before < self._messages:
@@ -133,7 +133,7 @@ class TransactionsCopy(ClusterRun):
 
     # -- at the end -------------------------------------------------------------------------------
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         found = [
             f"copier {number} did not end by itself"
             for number, copier in enumerate(self._copiers)
@@ -155,7 +155,7 @@ class TransactionsCopy(ClusterRun):
             found.append("the copy finished before anything was killed")
         return [*found, *super().complaints(context)]
 
-    def _note(self, context: RunContext, errors: Sequence[CopyErrors], copied: int) -> None:
+    def _note(self, context: FaultRunContext, errors: Sequence[CopyErrors], copied: int) -> None:
         context.notes["messages"] = self._messages
         context.notes["copied"] = copied
         for name in ("missing", "duplicate", "out_of_order"):

@@ -9,14 +9,14 @@ from collections import Counter
 from typing import Final
 
 from kafkaesque.broker.transactions.types import NEW_FLOW, OLD_FLOW
-from kafkaesque.lab.faults.checks.history import Function, Outcome, Sent
+from kafkaesque.lab.faults.checks.history import Function, OperationOutcome, SentRecord
 from kafkaesque.lab.faults.checks.payload import encode_value
 from kafkaesque.lab.faults.clients import Partitions
 from kafkaesque.lab.faults.cluster_run import ClusterRun
 from kafkaesque.lab.faults.delaying_relay import HOLD_S_MAX, DelayingRelay
-from kafkaesque.lab.faults.fault_run import RunContext, RunOptions
+from kafkaesque.lab.faults.fault_run import FaultRunContext, FaultRunOptions
 from kafkaesque.lab.faults.recorder import Recorder
-from kafkaesque.lab.faults.wire_producer import Refused, Unserved, WireProducer
+from kafkaesque.lab.faults.wire_producer import ProduceRefused, Unserved, WireProducer
 from kafkaesque.lab.faults.workload import WorkloadSettings
 from kafkaesque.lab.harness.cluster import BROKERS, TargetFailed
 
@@ -47,7 +47,7 @@ class TransactionsDelayed(ClusterRun):
         self._relay: DelayingRelay | None = None
         self._threads: list[TransactionThread] = []
 
-    def workload(self, options: RunOptions) -> WorkloadSettings:
+    def workload(self, options: FaultRunOptions) -> WorkloadSettings:
         self._held = options.amount or HELD
         return WorkloadSettings(
             records_per_s=min(options.records_per_s, 50),
@@ -57,7 +57,7 @@ class TransactionsDelayed(ClusterRun):
             subscribed_readers=0,
         )
 
-    def begin(self, context: RunContext) -> None:
+    def begin(self, context: FaultRunContext) -> None:
         super().begin(context)
         addresses = [self.cluster.address(node) for node in self.cluster.nodes]
         relay = self._relay = DelayingRelay(
@@ -79,7 +79,7 @@ class TransactionsDelayed(ClusterRun):
             )
             self._threads[-1].start()
 
-    def inject(self, context: RunContext) -> None:
+    def inject(self, context: FaultRunContext) -> None:
         relay = self._relay
         if relay is None:
             return
@@ -107,7 +107,7 @@ class TransactionsDelayed(ClusterRun):
 
     # -- at the end -------------------------------------------------------------------------------
 
-    def complaints(self, context: RunContext) -> list[str]:
+    def complaints(self, context: FaultRunContext) -> list[str]:
         found = [f"{one.name} did not end" for one in self._threads if not one.wait()]
         found += self._failures
         counts: Counter[str] = Counter()
@@ -168,7 +168,7 @@ class TransactionThread(threading.Thread):
                     pass
         except Unserved as error:
             self.failure = str(error)
-        except Refused as error:
+        except ProduceRefused as error:
             self.failure = f"init was refused: {error}"
         finally:
             self._producer.close()
@@ -183,20 +183,20 @@ class TransactionThread(threading.Thread):
     def _transact(self, process: int) -> bool:
         """One transaction; False if the producer must be initialised again."""
         invocation = self._recorder.invoke(process, Function.TXN)
-        sent: list[Sent] = []
+        sent: list[SentRecord] = []
         is_commit = self._random.random() >= _ABORT_SHARE
         is_usable = True
         try:
             for _ in range(self._random.randint(1, _RECORDS_MAX)):
                 self._send(sent)
-        except Refused as error:
+        except ProduceRefused as error:
             self.refusals[f"send {error}"] += 1
             is_commit = False
-        outcome = Outcome.INFO
+        outcome = OperationOutcome.INFO
         try:
             self._producer.end(is_commit=is_commit)
-            outcome = Outcome.OK if is_commit else Outcome.FAIL
-        except Refused as error:
+            outcome = OperationOutcome.OK if is_commit else OperationOutcome.FAIL
+        except ProduceRefused as error:
             self.refusals[f"end {error}"] += 1
             is_usable = False
         finally:
@@ -204,10 +204,10 @@ class TransactionThread(threading.Thread):
         self.counts[outcome] += 1
         return is_usable
 
-    def _send(self, sent: list[Sent]) -> None:
+    def _send(self, sent: list[SentRecord]) -> None:
         key = self._random.choice(self._partitions.keys)
         value = self._next_value
         self._next_value += self._count
-        sent.append(Sent(key, None, value))
+        sent.append(SentRecord(key, None, value))
         data = encode_value(key, value, _VALUE_BYTES)
-        sent[-1] = Sent(key, self._producer.send(self._partitions.place(key), data), value)
+        sent[-1] = SentRecord(key, self._producer.send(self._partitions.place(key), data), value)

@@ -4,48 +4,50 @@ from __future__ import annotations
 
 from kafkaesque.broker.raft.messages import Message
 from kafkaesque.broker.raft.types import LogIndex, Snapshot, Term
-from kafkaesque.lab.sim.ground_truth import Committed, EntryFact, GroupTruth
-from kafkaesque.lab.sim.view import View
+from kafkaesque.lab.sim.ground_truth import CommittedEntry, EntryFact, GroupTruth
+from kafkaesque.lab.sim.view import ReplicaView
 from kafkaesque.model.ids import Offset
 
 
 class Checker:
     """An invariant. Its name is the class name, split into words."""
 
-    def opened(self, view: View) -> None:
+    def opened(self, view: ReplicaView) -> None:
         """A replica was opened, recovered and synced; it has sent nothing yet."""
 
-    def writes(self, view: View, index: LogIndex, term: Term, fact: EntryFact) -> None:
+    def writes(self, view: ReplicaView, index: LogIndex, term: Term, fact: EntryFact) -> None:
         """An entry is about to be written."""
 
-    def wrote(self, view: View, index: LogIndex, term: Term, fact: EntryFact) -> None:
+    def wrote(self, view: ReplicaView, index: LogIndex, term: Term, fact: EntryFact) -> None:
         """An entry was written to the page cache."""
 
-    def cuts(self, view: View, index: LogIndex) -> None:
+    def cuts(self, view: ReplicaView, index: LogIndex) -> None:
         """The log is about to be truncated from `index` on."""
 
-    def installed(self, view: View, snapshot: Snapshot) -> None:
+    def installed(self, view: ReplicaView, snapshot: Snapshot) -> None:
         """The log was replaced by one that starts after a snapshot."""
 
-    def sends(self, view: View, message: Message) -> None:
+    def sends(self, view: ReplicaView, message: Message) -> None:
         """A message is sent."""
 
-    def steps(self, view: View) -> None:
+    def steps(self, view: ReplicaView) -> None:
         """Something happened to a replica. Called most often: must be cheap."""
 
-    def leads(self, view: View, term: Term) -> None:
+    def leads(self, view: ReplicaView, term: Term) -> None:
         """A replica was first seen as the leader of a term."""
 
-    def commits(self, view: View, first: LogIndex, last: LogIndex) -> None:
+    def commits(self, view: ReplicaView, first: LogIndex, last: LogIndex) -> None:
         """A replica learned that first..last are committed."""
 
-    def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
+    def newly_committed(
+        self, view: ReplicaView, index: LogIndex, committed: CommittedEntry
+    ) -> None:
         """An entry became committed: the first node learned of it."""
 
     def acknowledged(self, group: GroupTruth, fact: EntryFact) -> None:
         """A batch was acknowledged to a client, at the offsets of `fact`."""
 
-    def rested(self, views: list[View]) -> None:
+    def rested(self, views: list[ReplicaView]) -> None:
         """Called from time to time, and at the end of each phase."""
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kafkaesque.broker.raft.types import LogIndex
 from kafkaesque.lab.sim.checkers.base import Checker
-from kafkaesque.lab.sim.ground_truth import Committed, EntryFact, GroupTruth, require
-from kafkaesque.lab.sim.view import View
+from kafkaesque.lab.sim.ground_truth import CommittedEntry, EntryFact, GroupTruth, require
+from kafkaesque.lab.sim.view import ReplicaView
 from kafkaesque.model.ids import GroupId, Offset
 from kafkaesque.records.batch import BatchHeader
 
@@ -23,7 +23,9 @@ class ExactlyOnceInOrder(Checker):
     def __init__(self) -> None:
         self._next_sequence: dict[tuple[GroupId, object, object], int] = {}
 
-    def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
+    def newly_committed(
+        self, view: ReplicaView, index: LogIndex, committed: CommittedEntry
+    ) -> None:
         fact = committed.fact
         if fact is None or not fact.is_batch:
             return
@@ -43,7 +45,9 @@ class AcknowledgedIsCommitted(Checker):
     def __init__(self) -> None:
         self._committed: dict[_BatchKey, Offset] = {}
 
-    def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
+    def newly_committed(
+        self, view: ReplicaView, index: LogIndex, committed: CommittedEntry
+    ) -> None:
         if committed.fact is not None and committed.fact.is_batch:
             self._committed[_key(view.group, committed.fact)] = committed.fact.base_offset
 
@@ -59,13 +63,15 @@ class ReadersSeeCommitted(Checker):
     def __init__(self) -> None:
         self._at: dict[tuple[GroupId, Offset], tuple[object, int]] = {}
 
-    def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
+    def newly_committed(
+        self, view: ReplicaView, index: LogIndex, committed: CommittedEntry
+    ) -> None:
         fact = committed.fact
         if fact is not None and fact.is_batch:
             place = (view.group.group, fact.base_offset)
             self._at[place] = (fact.identity[0], committed.term)
 
-    def read(self, view: View, header: BatchHeader) -> None:
+    def read(self, view: ReplicaView, header: BatchHeader) -> None:
         found = self._at.get((view.group.group, header.base_offset))
         text = f"{view} served {header.base_offset}@{header.leader_epoch}, committed is {found}"
         is_right = found == (header.crc, header.leader_epoch)
@@ -75,6 +81,6 @@ class ReadersSeeCommitted(Checker):
 class ReadsAreNotStale(Checker):
     """A read that starts after an acknowledgement sees the acknowledged records."""
 
-    def read_to(self, view: View, floor: Offset, high_watermark: Offset) -> None:
+    def read_to(self, view: ReplicaView, floor: Offset, high_watermark: Offset) -> None:
         text = f"{view} served up to {high_watermark}, {floor} was acknowledged before"
         require(high_watermark >= floor, "reads are not stale", text)

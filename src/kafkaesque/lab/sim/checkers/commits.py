@@ -6,15 +6,15 @@ from kafkaesque.broker.raft.messages import AppendResponse, HeartbeatResponse, M
 from kafkaesque.broker.raft.quorum import majority
 from kafkaesque.broker.raft.types import NO_INDEX, LogIndex, Role
 from kafkaesque.lab.sim.checkers.base import Checker, end_offset_before
-from kafkaesque.lab.sim.ground_truth import Committed, ReplicaTruth, require
-from kafkaesque.lab.sim.view import View
+from kafkaesque.lab.sim.ground_truth import CommittedEntry, ReplicaTruth, require
+from kafkaesque.lab.sim.view import ReplicaView
 from kafkaesque.model.ids import MemberId, Offset
 
 
 class StateMachineSafety(Checker):
     """No two nodes commit different entries at one index."""
 
-    def commits(self, view: View, first: LogIndex, last: LogIndex) -> None:
+    def commits(self, view: ReplicaView, first: LogIndex, last: LogIndex) -> None:
         log, committed = view.state.log, view.group.committed
         for number in range(max(first, log.first_index), last + 1):
             require(
@@ -27,7 +27,7 @@ class StateMachineSafety(Checker):
 class LeaderCommitsItsOwnTerm(Checker):
     """A leader counts replicas only for entries of its own term; earlier ones follow (Raft 5.4.2)."""
 
-    def commits(self, view: View, first: LogIndex, last: LogIndex) -> None:
+    def commits(self, view: ReplicaView, first: LogIndex, last: LogIndex) -> None:
         state = view.state
         if view.raft.standing.role is Role.LEADER and last == state.commit_index:
             term = state.log.term_at(last)
@@ -36,7 +36,7 @@ class LeaderCommitsItsOwnTerm(Checker):
 
 
 class CommitNeverFalls(Checker):
-    def steps(self, view: View) -> None:
+    def steps(self, view: ReplicaView) -> None:
         text = f"{view}: {view.truth.commit_index} to {view.state.commit_index}"
         require(view.state.commit_index >= view.truth.commit_index, "commit never falls", text)
 
@@ -47,7 +47,9 @@ class MajorityHoldsWhatIsCommitted(Checker):
     def __init__(self, replicas: dict[tuple[MemberId, int], ReplicaTruth]) -> None:
         self._replicas = replicas
 
-    def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
+    def newly_committed(
+        self, view: ReplicaView, index: LogIndex, committed: CommittedEntry
+    ) -> None:
         voters = view.raft.membership.voters
         holders = []
         for voter in voters:
@@ -64,7 +66,7 @@ class MajorityHoldsWhatIsCommitted(Checker):
 class AcknowledgedIsOnDisk(Checker):
     """Entries that a follower acknowledged are durable, and are found after a restart."""
 
-    def sends(self, view: View, message: Message) -> None:
+    def sends(self, view: ReplicaView, message: Message) -> None:
         if not isinstance(message, AppendResponse | HeartbeatResponse):
             return
         truth = view.truth
@@ -76,7 +78,7 @@ class AcknowledgedIsOnDisk(Checker):
             require(is_durable, "acknowledged is on disk", text)
             truth.promised = index
 
-    def opened(self, view: View) -> None:
+    def opened(self, view: ReplicaView) -> None:
         entries, promised = view.entries, view.truth.promised
         text = f"{view} ends at {entries.last_index}, acknowledged {promised}"
         require(entries.last_index >= promised, "acknowledged is on disk", text)
@@ -89,7 +91,9 @@ class AcknowledgedIsOnDisk(Checker):
 class OffsetsAreDense(Checker):
     """The first record has offset 0, and neither elections nor membership changes leave a gap."""
 
-    def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
+    def newly_committed(
+        self, view: ReplicaView, index: LogIndex, committed: CommittedEntry
+    ) -> None:
         expected = end_offset_before(view.group, index)
         fact = committed.fact
         if fact is not None:
@@ -100,7 +104,7 @@ class OffsetsAreDense(Checker):
 class CommitIsKnownAfterRestart(Checker):
     """The commit index that a node restores at a restart is never ahead of the actual one."""
 
-    def opened(self, view: View) -> None:
+    def opened(self, view: ReplicaView) -> None:
         view.truth.commit_index = NO_INDEX
         hint = view.state.commit_index
         text = f"{view} starts with {hint}, committed is {view.group.committed_index}"

@@ -13,18 +13,18 @@ from kafkaesque.broker.raft.types import (
 )
 from kafkaesque.lab.sim.checkers.base import Checker
 from kafkaesque.lab.sim.ground_truth import EntryFact, require
-from kafkaesque.lab.sim.view import View
+from kafkaesque.lab.sim.view import ReplicaView
 from kafkaesque.model.ids import GroupId, MemberId
 
 
 class LogMatching(Checker):
     """An index and a term identify one entry, with one predecessor, at one offset."""
 
-    def writes(self, view: View, index: LogIndex, term: Term, fact: EntryFact) -> None:
+    def writes(self, view: ReplicaView, index: LogIndex, term: Term, fact: EntryFact) -> None:
         known = view.group.entries.setdefault((index, term), fact)
         require(known == fact, "log matching", f"{view} {index}@{term}: {fact} is not {known}")
 
-    def opened(self, view: View) -> None:
+    def opened(self, view: ReplicaView) -> None:
         """Recovery finds entries at the index and offset at which they were written."""
         entries, group = view.entries, view.group
         for number in range(entries.first_index, entries.last_index + 1):
@@ -40,7 +40,7 @@ class LogMatching(Checker):
 
 
 class LeaderAppendOnly(Checker):
-    def cuts(self, view: View, index: LogIndex) -> None:
+    def cuts(self, view: ReplicaView, index: LogIndex) -> None:
         is_leader = view.raft.standing.role is Role.LEADER
         require(not is_leader, "leader append-only", f"{view} cuts its log at {index}")
 
@@ -48,7 +48,7 @@ class LeaderAppendOnly(Checker):
 class CommittedNeverCut(Checker):
     """A committed entry stays in every log that has it, unless retention drops it."""
 
-    def cuts(self, view: View, index: LogIndex) -> None:
+    def cuts(self, view: ReplicaView, index: LogIndex) -> None:
         committed = view.group.committed
         for number in range(index, min(view.truth.last_index + 1, len(committed))):
             is_safe = view.truth.terms.get(LogIndex(number)) != committed[number].term
@@ -58,7 +58,7 @@ class CommittedNeverCut(Checker):
 class EpochStamped(Checker):
     """A batch's leader epoch is the term of its entry; epochs never fall along a log."""
 
-    def wrote(self, view: View, index: LogIndex, term: Term, fact: EntryFact) -> None:
+    def wrote(self, view: ReplicaView, index: LogIndex, term: Term, fact: EntryFact) -> None:
         require(term >= fact.previous_term, "epoch stamped", f"{view}: the epoch falls at {index}")
         if fact.kind is EntryKind.DATA and fact.is_batch:
             epoch = int(view.entries.log.epoch_at(fact.base_offset))
@@ -72,7 +72,7 @@ class BatchWaitsForControl(Checker):
     def __init__(self) -> None:
         self._last: dict[tuple[MemberId, GroupId], LogIndex] = {}
 
-    def wrote(self, view: View, index: LogIndex, term: Term, fact: EntryFact) -> None:
+    def wrote(self, view: ReplicaView, index: LogIndex, term: Term, fact: EntryFact) -> None:
         key = (view.member, view.group.group)
         last = self._last.get(key, NO_INDEX)
         if not fact.is_batch:
@@ -87,7 +87,7 @@ class BatchWaitsForControl(Checker):
 class OneChangeAtATime(Checker):
     """A leader changes the membership by one voter, and only after the previous change is committed."""
 
-    def writes(self, view: View, index: LogIndex, term: Term, fact: EntryFact) -> None:
+    def writes(self, view: ReplicaView, index: LogIndex, term: Term, fact: EntryFact) -> None:
         if fact.kind is not EntryKind.MEMBERSHIP:
             return
         new = fact.identity[0]
@@ -107,13 +107,13 @@ class OneChangeAtATime(Checker):
 class SnapshotAtLogStart(Checker):
     """A log starts after a committed entry, and records the term of that entry correctly."""
 
-    def opened(self, view: View) -> None:
+    def opened(self, view: ReplicaView) -> None:
         self._check(view, view.entries.snapshot())
 
-    def installed(self, view: View, snapshot: Snapshot) -> None:
+    def installed(self, view: ReplicaView, snapshot: Snapshot) -> None:
         self._check(view, snapshot)
 
-    def _check(self, view: View, snapshot: Snapshot) -> None:
+    def _check(self, view: ReplicaView, snapshot: Snapshot) -> None:
         committed = view.group.committed
         is_known = snapshot.index < len(committed)
         require(is_known, "snapshot at log start", f"{view}: {snapshot.index} is not committed")

@@ -15,8 +15,8 @@ from kafkaesque.broker.raft.types import LogIndex, Term
 from kafkaesque.broker.transactions.log_format import decode, decode_key
 from kafkaesque.broker.transactions.types import TransactionState
 from kafkaesque.lab.sim.checkers.base import Checker
-from kafkaesque.lab.sim.ground_truth import Committed, EntryFact, require
-from kafkaesque.lab.sim.view import View
+from kafkaesque.lab.sim.ground_truth import CommittedEntry, EntryFact, require
+from kafkaesque.lab.sim.view import ReplicaView
 from kafkaesque.model.ids import (
     CONTROLLER_GROUP,
     GroupId,
@@ -33,7 +33,7 @@ _ABORTS = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
 _READ_BYTES = 2_000
 
 
-class Sent(NamedTuple):
+class AcknowledgedBatch(NamedTuple):
     """A batch of one record, acknowledged at this offset."""
 
     group: GroupId
@@ -45,7 +45,7 @@ class TransactionEnd(NamedTuple):
 
     producer: ProducerIdentity
     is_commit: bool
-    sent: tuple[Sent, ...]
+    sent: tuple[AcknowledgedBatch, ...]
 
 
 class Seen(NamedTuple):
@@ -90,11 +90,13 @@ class FencingIsFinal(Checker):
         self._starts: dict[tuple[GroupId, LogIndex, Term], Offset] = {}
         """The log start offset on the node that wrote an entry first, which was its leader."""
 
-    def writes(self, view: View, index: LogIndex, term: Term, fact: EntryFact) -> None:
+    def writes(self, view: ReplicaView, index: LogIndex, term: Term, fact: EntryFact) -> None:
         start = view.entries.log.log_start_offset
         self._starts.setdefault((view.group.group, index, term), start)
 
-    def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
+    def newly_committed(
+        self, view: ReplicaView, index: LogIndex, committed: CommittedEntry
+    ) -> None:
         group = view.group.group
         batch = _batch_of(view, index, committed)
         if batch is None:
@@ -120,7 +122,9 @@ class FencingIsFinal(Checker):
                     text = f"{producer} was to commit: {known}, is now to commit: {is_commit}"
                     require(known == is_commit, "fencing is final", text)
 
-    def _rises(self, view: View, producer_id: ProducerId, epoch: int, offset: Offset) -> None:
+    def _rises(
+        self, view: ReplicaView, producer_id: ProducerId, epoch: int, offset: Offset
+    ) -> None:
         key = (view.group.group, producer_id)
         known, _ = self._last.get(key, (-1, offset))
         text = f"{view}: producer {producer_id} is at epoch {known}, {epoch} is written"
@@ -154,7 +158,9 @@ class TransactionsAreAtomic(Checker):
         """A client is about to request the commit of its transaction."""
         self._decisions.commits_requested.add(producer)
 
-    def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
+    def newly_committed(
+        self, view: ReplicaView, index: LogIndex, committed: CommittedEntry
+    ) -> None:
         group = view.group.group
         if group == self._decisions.coordinator:
             return
@@ -180,7 +186,9 @@ class TransactionsAreAtomic(Checker):
             fold.open.pop(producer_id, None)
             fold.ended[producer_id] = epoch
 
-    def read(self, view: View, partition: Partition, start: Offset, *, is_ordered: bool) -> None:
+    def read(
+        self, view: ReplicaView, partition: Partition, start: Offset, *, is_ordered: bool
+    ) -> None:
         """Checks a read_committed fetch at a leader."""
         fold = self._folds.setdefault(view.group.group, _Fold())
         stable = partition.stable_offset
@@ -196,7 +204,7 @@ class TransactionsAreAtomic(Checker):
         if start < stable:
             self._check_seen(view, partition, start)
 
-    def _check_seen(self, view: View, partition: Partition, start: Offset) -> Seen:
+    def _check_seen(self, view: ReplicaView, partition: Partition, start: Offset) -> Seen:
         """Checks one read: the visible batches must match the decisions."""
         read = partition.read(start, _READ_BYTES, at_least_one=True, stable_only=True)
         headers = [header for _, header in iter_batches(read.records)]
@@ -209,7 +217,7 @@ class TransactionsAreAtomic(Checker):
                 offsets.add(header.base_offset)
         return Seen(offsets, read.next_offset)
 
-    def _visible(self, view: View, partition: Partition) -> set[Offset]:
+    def _visible(self, view: ReplicaView, partition: Partition) -> set[Offset]:
         found: set[Offset] = set()
         offset, stable = partition.log_start_offset, partition.stable_offset
         while offset < stable:
@@ -217,7 +225,7 @@ class TransactionsAreAtomic(Checker):
             found |= offsets
         return found
 
-    def check_ends(self, views: dict[GroupId, tuple[View, Partition]]) -> None:
+    def check_ends(self, views: dict[GroupId, tuple[ReplicaView, Partition]]) -> None:
         """Checks, at the end, that the outcomes clients received are true and that no transaction hangs."""
         visible: dict[GroupId, set[Offset]] = {}
         for group, (view, partition) in views.items():
@@ -253,7 +261,7 @@ def _as_a_client(
     return found
 
 
-def _batch_of(view: View, index: LogIndex, committed: Committed) -> bytes | None:
+def _batch_of(view: ReplicaView, index: LogIndex, committed: CommittedEntry) -> bytes | None:
     """The bytes of a committed batch of a partition; None for other entries.
 
     They are not read from the log of the node that commits: it may not have written them yet, or
