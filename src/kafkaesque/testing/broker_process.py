@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kafkaesque.service.child_process import ChildProcess, NotReady
+from kafkaesque.service.child_process import READY_SECONDS_MAX, ChildProcess, NotReady
 
 
 class BrokerNotReady(Exception):
@@ -23,7 +23,7 @@ class BrokerNotReady(Exception):
 
 
 class BrokerProcess(ChildProcess):
-    """`kafkaesque broker` on `directory`; `settings` by Kafka's names.
+    """`kafkaesque broker` on `directory`; `settings` by Kafka's names, `options` for its command line.
 
     It ends when this process ends, however that happens.
     """
@@ -35,24 +35,29 @@ class BrokerProcess(ChildProcess):
         *,
         listen: str = "127.0.0.1:0",
         environment: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+        ready_seconds_max: float = READY_SECONDS_MAX,
     ) -> None:
         super().__init__(
             "the broker",
             (),
             directory / "broker.log",
             environment={**os.environ, **(environment or {})},
+            ready_seconds_max=ready_seconds_max,
         )
         self.data = directory / "data"
         self.settings = dict(settings or {})
         self._listen = listen
+        self._options = options
 
     def launch(self, *more: str) -> None:
-        """Start, or start again on the same port, without waiting: a broker may need others to be
-        there first."""
+        """Start, or start again on the same port, without waiting: a broker may need others to be up
+        before it is ready."""
         address = self.facts.get("kafka", self._listen)
         self.command = [
             *(sys.executable, "-m", "kafkaesque.cli.main", "broker"),
             *("--data", str(self.data), "--listen", address, "--end-with-stdin"),
+            *self._options,
         ]
         for name, value in self.settings.items():
             text = str(value).lower() if value in (True, False) else value

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from kafkaesque.model.errors import ErrorCode
+from kafkaesque.service.child_process import READY_SECONDS_MAX
 from kafkaesque.testing.broker import PlainValue
 from kafkaesque.testing.broker_process import BrokerNotReady, BrokerProcess
 from kafkaesque.testing.cluster_layout import Layout, cluster_settings
@@ -56,11 +57,17 @@ class TopicRefused(Exception):
 class BrokerProcesses(ObservedCluster):
     """The brokers of `layout`, a process each. None runs until `start` or `restart`.
 
-    The processes end with this one, however it ends. `environment` gives variables by broker.
+    The processes end with this one, however it ends. `environment` gives variables by broker, `options`
+    are added to every broker's command line.
     """
 
     def __init__(
-        self, layout: Layout, environment: Callable[[int], Mapping[str, str]] | None = None
+        self,
+        layout: Layout,
+        environment: Callable[[int], Mapping[str, str]] | None = None,
+        *,
+        options: Sequence[str] = (),
+        ready_seconds_max: float = READY_SECONDS_MAX,
     ) -> None:
         self._layout = layout
         self._processes = [
@@ -68,6 +75,8 @@ class BrokerProcesses(ObservedCluster):
                 layout.data(number),
                 listen=layout.address(number),
                 environment=None if environment is None else environment(number),
+                options=options,
+                ready_seconds_max=ready_seconds_max,
             )
             for number in range(layout.count)
         ]
@@ -123,7 +132,7 @@ class BrokerProcesses(ObservedCluster):
             try:
                 self._processes[number].wait_ready()
             except BrokerNotReady:
-                self._gone(number)
+                self._forget(number)
                 raise
 
     def _network_of(self, number: int) -> AbstractContextManager[None]:
@@ -137,13 +146,13 @@ class BrokerProcesses(ObservedCluster):
             self._processes[number].signal(signal.SIGKILL)
         for number in ended:
             self._processes[number].kill()
-            self._gone(number)
+            self._forget(number)
 
     def terminate(self, number: int) -> int:
         """SIGTERM; returns the exit code, 0 if the broker was not running."""
         self.resume(number)
         code = self._processes[number].stop()
-        self._gone(number)
+        self._forget(number)
         return code
 
     def stop(self, *numbers: int) -> None:
@@ -187,7 +196,7 @@ class BrokerProcesses(ObservedCluster):
         self.wait_until_joined()
         self.wait_until_in_sync()
 
-    def _gone(self, number: int) -> None:
+    def _forget(self, number: int) -> None:
         self._running.discard(number)
         self._paused.discard(number)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
@@ -16,16 +15,18 @@ from pathlib import Path
 from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.peers import (
     KAFKA_VERSION_DEFAULT,
+    READY_TIMEOUT_S,
     Peer,
     PeerFailed,
     PeerOptions,
-    ScriptPeer,
 )
 from kafkaesque.lab.bench.raw_load import LoadFailed
-from kafkaesque.lab.bench.routing import partitions_of
+from kafkaesque.lab.bench.routing import partitions_of, split
 from kafkaesque.lab.harness import proc
 from kafkaesque.lab.harness.metrics import Scrape, scrape
-from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
+from kafkaesque.testing.broker_process import BrokerNotReady
+from kafkaesque.testing.cluster_layout import Layout
+from kafkaesque.testing.cluster_processes import BrokerProcesses
 
 BROKERS = 3
 REPLICAS = 3
@@ -75,103 +76,76 @@ class ClusterPeer(Peer):
         return [row.leader for row in rows]
 
 
-class _Member(ScriptPeer):
-    """One of our brokers: the first founds the cluster, the others join it."""
-
-    ends_with_stdin = True
-
-    def __init__(self, options: PeerOptions, number: int, addresses: Sequence[str]) -> None:
-        self.name = f"ours-{number}"
-        super().__init__(options)
-        self._number = number
-        self._address = addresses[number]
-        self._others = [address for address in addresses if address != self._address]
-
-    @property
-    def http_address(self) -> str:
-        return self.facts["http"]
-
-    def command(self) -> list[str]:
-        settings = {**STEADY, **self.options.settings}
-        settings["flush"] = "always" if self.options.durable else "never"
-        command = [sys.executable, "-m", "kafkaesque.cli.main", "broker"]
-        command += ["--node-id", str(self._number), "--data", str(self.data)]
-        command += ["--listen", self._address, "--log-level", "warning", "--end-with-stdin"]
-        if self._number != 0 or self._was_founded:
-            command += ["--join", ",".join(self._others)]
-        return command + [part for item in settings.items() for part in ("--set", "=".join(item))]
-
-    @property
-    def _was_founded(self) -> bool:
-        return any((self.options.directory / f"ours-{number}").exists() for number in range(1, 9))
-
-    @property
-    def described(self) -> str:
-        return self.name
-
-    def wipe(self) -> None:
-        shutil.rmtree(self.data)
-
-
 class OurCluster(ClusterPeer):
-    """`kafkaesque broker --join`, three times."""
+    """Three processes of `kafkaesque broker`."""
 
     name = "ours"
 
     def __init__(self, options: PeerOptions) -> None:
         super().__init__(options)
-        self._ports = ReservedPorts(BROKERS)
-        self.addresses = tuple(f"{HOST}:{port}" for port in self._ports.numbers)
-        self.host, self.port = HOST, self._ports.numbers[0]
-        self.members = [_Member(options, number, self.addresses) for number in range(BROKERS)]
+        flush = "always" if options.durable else "never"
+        layout = Layout(options.directory, BROKERS, {**STEADY, **options.settings, "flush": flush})
+        self._brokers = BrokerProcesses(
+            layout,
+            # Empty counts as unset: Python may cache bytecode, as in an installed package.
+            lambda _: {"PYTHONDONTWRITEBYTECODE": ""},
+            options=("--log-level", "warning"),
+            ready_seconds_max=READY_TIMEOUT_S,
+        )
+        self.addresses = tuple(layout.address(number) for number in range(BROKERS))
+        self.host, self.port = split(self.addresses[0])
 
     def start(self) -> None:
-        self.options.directory.mkdir(parents=True, exist_ok=True)
-        self.members[0].start()
-        for member in self.members[1:]:
-            member.start()
-        self._wait_until_joined()
-
-    def _wait_until_joined(self) -> None:
-        deadline = time.monotonic() + LEADER_TIMEOUT_S
-        # The brokers of a new cluster become voters one after the other.
-        while any(
-            self.scrape(number).sum("kafkaesque_link_up") < BROKERS - 1 for number in (0, 1, 2)
-        ):
-            if time.monotonic() > deadline:
-                raise PeerFailed("the brokers did not connect to each other")
-            time.sleep(POLL_S)
+        self.launch()
+        self.wait_ready()
+        try:
+            # The brokers of a new cluster become voters one after the other.
+            self._brokers.wait_until_joined(within=LEADER_TIMEOUT_S)
+        except TimeoutError as error:
+            raise PeerFailed(str(error)) from error
 
     def stop(self) -> None:
-        for member in self.members:
-            member.kill()
-        self._ports.close()
+        self._brokers.close()
 
     def kill(self, *numbers: int) -> None:
-        for number in numbers or range(BROKERS):
-            self.members[number].kill()
+        """kill -9 these brokers, without numbers all."""
+        self._brokers.kill(*(numbers or range(BROKERS)))
+
+    def wipe(self, number: int) -> None:
+        """Remove the data of a broker that was killed."""
+        self._brokers.wipe(number)
 
     def launch(self, *numbers: int) -> None:
-        """Start brokers again without waiting for them."""
-        for number in numbers or range(BROKERS):
-            self.members[number].launch()
+        """Start these brokers, without numbers all, and do not wait for them."""
+        self._brokers.launch(*(numbers or range(BROKERS)))
 
     def wait_ready(self, *numbers: int) -> None:
-        for number in numbers or range(BROKERS):
-            self.members[number].wait_ready()
+        try:
+            self._brokers.wait_ready(*(numbers or range(BROKERS)))
+        except BrokerNotReady as error:
+            raise PeerFailed(str(error)) from error
+
+    def facts(self, number: int) -> Mapping[str, str]:
+        """The values of one broker's `ready` line."""
+        return self._brokers.process(number).facts
 
     def scrape(self, number: int) -> Scrape:
-        return scrape(self.members[number].http_address)
+        return scrape(self.facts(number)["http"])
+
+    def _pids_of(self, number: int) -> Sequence[int]:
+        if number not in self._brokers.running:
+            return ()
+        return proc.descendants(self._brokers.process(number).pid)
 
     @property
     def pids(self) -> Sequence[int]:
-        return [pid for member in self.members for pid in member.pids]
+        return [pid for number in range(BROKERS) for pid in self._pids_of(number)]
 
     def cpu_seconds_each(self) -> list[float]:
-        return [proc.cpu_seconds(member.pids) for member in self.members]
+        return [proc.cpu_seconds(self._pids_of(number)) for number in range(BROKERS)]
 
     def rss_bytes_each(self) -> list[int]:
-        return [proc.rss_bytes(member.pids) for member in self.members]
+        return [proc.rss_bytes(self._pids_of(number)) for number in range(BROKERS)]
 
     @property
     def described(self) -> str:
@@ -242,7 +216,7 @@ def running_clusters(names: Sequence[str], options: PeerOptions) -> Iterator[lis
 
 @contextlib.contextmanager
 def our_cluster(directory: Path, *, durable: bool = False, **settings: str) -> Iterator[OurCluster]:
-    """A cluster of ours alone."""
+    """One cluster of ours, until the end of the `with`."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
     cluster = OurCluster(PeerOptions(directory, durable=durable, settings=named))
     try:

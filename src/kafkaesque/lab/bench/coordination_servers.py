@@ -51,15 +51,15 @@ class OurCoordination(CoordinationPeer):
     def _voters(self) -> int:
         from kafkaesque.testing.zookeeper import srvr
 
-        said = [srvr(int(address.rpartition(":")[2])) for address in self.servers]
-        return sum(b"Mode: leader" in one or b"Mode: follower" in one for one in said)
+        replies = [srvr(int(address.rpartition(":")[2])) for address in self.servers]
+        return sum(b"Mode: leader" in one or b"Mode: follower" in one for one in replies)
 
     def stop(self) -> None:
         self._cluster.stop()
 
     @property
     def servers(self) -> tuple[str, ...]:
-        return tuple(member.facts["coordination"] for member in self._cluster.members)
+        return tuple(self._cluster.facts(number)["coordination"] for number in range(BROKERS))
 
     @property
     def pids(self) -> Sequence[int]:

@@ -88,9 +88,6 @@ class Peer(ABC):
 class ScriptPeer(Peer):
     """A Python server that prints `ready kafka=HOST:PORT ...` on its standard output."""
 
-    ends_with_stdin = False
-    """Whether the server stops when its standard input ends, so that it cannot outlive this process."""
-
     def __init__(self, options: PeerOptions) -> None:
         super().__init__(options)
         self.data = options.directory / self.name
@@ -109,7 +106,7 @@ class ScriptPeer(Peer):
             self.command(),
             self.options.directory / f"{self.name}.log",
             environment=_environment(),
-            holds_stdin=self.ends_with_stdin,
+            holds_stdin=False,
             ready_seconds_max=READY_TIMEOUT_S,
             stop_seconds_max=STOP_TIMEOUT_S,
         )

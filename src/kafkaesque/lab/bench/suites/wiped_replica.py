@@ -54,7 +54,7 @@ def _recover(
     cluster.create_topic(TOPIC, partitions)
     fill(cluster, TOPIC, size_bytes)
     cluster.kill(VICTIM)
-    cluster.members[VICTIM].wipe()
+    cluster.wipe(VICTIM)
     _wait(lambda: len(_led_by_others(cluster)) == partitions, "others to lead every partition")
     spec = _spec(cluster)
     before = run_load("paced", spec | {"duration_s": baseline_s})
