@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PartitionState(NamedTuple):
-    """One partition as one broker reports it; epoch -1 while it knows of no leader."""
+    """One partition as one broker reports it; epoch -1 while it reports no leader."""
 
     replicas: tuple[int, ...]
     epoch: int = -1

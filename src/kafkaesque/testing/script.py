@@ -27,7 +27,7 @@ from typing import TypeAlias
 
 RULE = "----"
 EMPTY_LINE = "."
-"""How an empty line of output is written, since an empty line ends the block."""
+"""The notation of an empty line of output, since an empty line ends the block."""
 NO_OUTPUT = "(nothing)"
 
 

@@ -175,7 +175,7 @@ class _IdleMember:
             while True:
                 generation = await self._join(link)
                 if generation is not None:
-                    await self._beat(link, generation)
+                    await self._send_heartbeats(link, generation)
         finally:
             link.close()
 
@@ -212,7 +212,7 @@ class _IdleMember:
         self._group.synced[self._key] = joined.generation_id
         return joined.generation_id
 
-    async def _beat(self, link: RequestConnection, generation: int) -> None:
+    async def _send_heartbeats(self, link: RequestConnection, generation: int) -> None:
         """Heartbeats until the group rebalances."""
         request = HeartbeatRequest(
             group_id=self._group.name, generation_id=generation, member_id=self._member_id

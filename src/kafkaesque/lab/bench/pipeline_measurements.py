@@ -168,7 +168,7 @@ class PipelineBench:
         return source.options(rowsPerBatch=PARTITIONS, numPartitions=PARTITIONS).load()
 
     def _bare_loop(self) -> dict[str, float]:
-        """librdkafka's one-second backoff must be off (trap 4 of research/spark.md)."""
+        """Reads with a bare client. librdkafka's one-second fetch backoff is off: it would dominate."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,

@@ -1,4 +1,4 @@
-"""The order of measurements: round robin over the peers, with the CPU used meanwhile.
+"""The order of measurements: round robin over the peers, with the CPU used by each.
 
 Measures the CPU of the server before and after, and reports when other processes were busy at the same
 time.
@@ -24,7 +24,7 @@ P = TypeVar("P", bound=Peer)
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkOptions:
-    """The user's choices. A benchmark shrinks its workload when `quick`."""
+    """The options of the command line. A benchmark shrinks its workload when `quick`."""
 
     peers: tuple[str, ...]
     rounds: int
@@ -32,7 +32,7 @@ class BenchmarkOptions:
     directory: Path
     loop: str = "uvloop"
     size_mib: int = 0
-    """How much data a recovery is measured with; 0: the default of the benchmark."""
+    """The size of the data with which a recovery is measured; 0: the default of the benchmark."""
     say: Callable[[str], None] = field(default=lambda text: None)
 
     def pick(self, full: int, quick: int) -> int:

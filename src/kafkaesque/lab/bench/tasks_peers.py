@@ -135,10 +135,10 @@ class TaskPeer:
         self.send("noop", 1)
         while self.count() == 0:
             if time.monotonic() > deadline_s:
-                raise PeerFailed(f"{self.name} runs no calls:\n{self._last_words()}")
+                raise PeerFailed(f"{self.name} runs no calls:\n{self._log_tails()}")
             time.sleep(0.05)
 
-    def _last_words(self) -> str:
+    def _log_tails(self) -> str:
         logs = sorted(self._directory.glob("*.log"))
         return "\n".join(log.read_text(errors="replace")[-1000:] for log in logs)
 

@@ -31,7 +31,7 @@ _QUIET_S: Final = 1.0
 
 
 class CopyOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What to copy, and how."""
+    """The source, the target and the pace of a copy."""
 
     bootstrap_servers: str
     transactional_id: str
@@ -86,13 +86,13 @@ class Copier:
     def _take(self) -> None:
         """Records for one transaction."""
         self._taken.clear()
-        heard_at = time.monotonic()
+        last_record_at = time.monotonic()
         while len(self._taken) < self._order.per_transaction and not self._is_ended:
             message = self._consumer.poll(_POLL_S)
             if message is not None and message.error() is None:
                 self._taken.append(message)
-                heard_at = time.monotonic()
-            elif time.monotonic() - heard_at > _QUIET_S:
+                last_record_at = time.monotonic()
+            elif time.monotonic() - last_record_at > _QUIET_S:
                 return
 
     def _copy(self) -> None:

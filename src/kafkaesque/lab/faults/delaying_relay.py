@@ -30,7 +30,7 @@ HELD_KEYS: Final = frozenset({ApiKey.PRODUCE, ApiKey.ADD_PARTITIONS_TO_TXN, ApiK
 HOLD_S_MIN: Final = 1.0
 HOLD_S_MAX: Final = 6.0
 _LINGER_S: Final = 3.0
-"""How long a broker has to read what a client sent before it disconnected."""
+"""How long the relay waits for a broker to read the requests of a client that has disconnected."""
 _head = struct.Struct(">hhi")
 _length = struct.Struct(">i")
 

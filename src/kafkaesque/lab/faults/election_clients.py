@@ -35,7 +35,7 @@ class RunningClient:
     changes: list[dict[str, int | str | bool]] = field(default_factory=list)
 
     def has_since(self, what: str) -> dict[str, int | str | bool] | None:
-        """The newest change of `what`, if it says that the client holds it."""
+        """The newest change of `what`, if the client holds it since then."""
         newest = next((one for one in reversed(self.changes) if one["what"] == what), None)
         return newest if newest is not None and newest["has"] else None
 
@@ -106,7 +106,7 @@ class ElectionClients:
         return poll_until(look, "a leader", within_s, poll_s=_POLL_S, error=TargetFailed)
 
     def server_of(self, slot: str) -> str:
-        """The server to which the leader in `slot` is connected; empty if it leads no longer."""
+        """The server to which the leader in `slot` is connected; empty if it does not lead any more."""
         change = self.running[slot].has_since("lead")
         return "" if change is None else str(change["server"])
 

@@ -37,15 +37,15 @@ _STALL_SAMPLE_S: Final = 0.005
 
 @dataclass(frozen=True, slots=True)
 class FaultRunOptions:
-    """The user's choices."""
+    """The options of the command line."""
 
     seconds: float = 20.0
     records_per_s: int = 1000
     seed: int = 1
     rounds: int | None = None
-    """How many faults to inject, however long that takes; None: as many as fit into `seconds`."""
+    """The number of faults to inject, however long that takes; None: as many as fit into `seconds`."""
     amount: int | None = None
-    """How much work a run that counts its work does; None: the default of the run."""
+    """The amount of work, for runs that do a fixed amount; None: the default of the run."""
 
 
 class FaultRunContext:
@@ -111,15 +111,15 @@ class FaultRun(ABC):
     """One kind of fault, injected again and again. `catalog.py` lists the runs."""
 
     purpose: str = ""
-    """What the run does, in one line."""
+    """The faults, in one line."""
     promise: str = ""
-    """What must hold, in one line."""
+    """The guarantee that the run checks, in one line."""
     settings: ClassVar[BrokerSettings] = {}
     """Broker settings."""
     control: ClassVar[BrokerSettings | None] = None
     """Broker settings under which this fault must lose records: proof that the run can fail."""
     rounds: int | None = None
-    """How many faults the run injects if the user asks for this run alone and gives no number."""
+    """The number of faults if this run is started alone and without `--rounds`."""
     brokers: int = 1
     dense_offsets: bool = True
     """False if the log has transactions: their markers take offsets that no reader sees."""

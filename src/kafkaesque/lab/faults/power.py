@@ -54,7 +54,7 @@ class _Sync(NamedTuple):
 
 
 class PowerJournal:
-    """What is durable according to the lines read so far."""
+    """The durable state, according to the lines read so far."""
 
     def __init__(self, sizes: dict[str, int], directories: Iterable[str] = ()) -> None:
         """`sizes` of the files that existed at the start, all of them durable."""

@@ -111,7 +111,7 @@ class RecordingReader(threading.Thread):
                 self.committed_polls += 1
         except KafkaException as exception:
             self._finish(poll, OperationOutcome.INFO, rows, str(exception))
-            self._go_back(consumer, rows)
+            self._read_again(consumer, rows)
             return
         self._finish(poll, OperationOutcome.OK, rows)
         for key in unreadable:
@@ -127,7 +127,7 @@ class RecordingReader(threading.Thread):
     def _next_offsets(self, rows: Rows) -> list[TopicPartition]:
         return [self._partitions.topic_partition(k, rows[k][-1][0] + 1) for k in rows]
 
-    def _go_back(self, consumer: Consumer, rows: Rows) -> None:
+    def _read_again(self, consumer: Consumer, rows: Rows) -> None:
         """The commit may have failed: read the records again, or the reader itself would skip them."""
         for key, records in rows.items():
             try:

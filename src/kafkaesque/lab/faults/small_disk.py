@@ -29,7 +29,7 @@ def impossible() -> str | None:
 
 @contextmanager
 def small_disk(place: Path) -> Iterator[None]:
-    """Mounts a tmpfs at `place` meanwhile."""
+    """Mounts a tmpfs at `place` for the time of the `with`."""
     place.mkdir(parents=True)
     command = ["mount", "-t", "tmpfs", "-o", f"size={_ROOMY}", "tmpfs", str(place)]
     subprocess.run(command, check=True)

@@ -100,8 +100,8 @@ class WireProducer:
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=TIMEOUT_MS
         )
-        answer = self._ask(None, request, 4, InitProducerIdResponse, lambda one: one.error_code)
-        self._become(ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch))
+        answer = self._request(None, request, 4, InitProducerIdResponse, lambda one: one.error_code)
+        self._set_identity(ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch))
 
     def send(self, place: Place, value: bytes) -> int:
         """Send one record; returns its offset."""
@@ -125,7 +125,7 @@ class WireProducer:
             topic_data=[TopicProduceData(name=topic, partition_data=rows)],
         )
         version = _PRODUCE_VERSIONS[self._is_new]
-        answer = self._ask(place, request, version, ProduceResponse, _produce_code)
+        answer = self._request(place, request, version, ProduceResponse, _produce_code)
         self._sequences[place] = sequence + 1
         return answer.responses[0].partition_responses[0].base_offset
 
@@ -137,16 +137,16 @@ class WireProducer:
             committed=is_commit,
         )
         version = _END_VERSIONS[self._is_new]
-        answer = self._ask(None, request, version, EndTxnResponse, lambda one: one.error_code)
+        answer = self._request(None, request, version, EndTxnResponse, lambda one: one.error_code)
         self._added.clear()
         if self._is_new:
-            self._become(ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch))
+            self._set_identity(ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch))
 
     def close(self) -> None:
         for client in self._clients.values():
             client.close()
 
-    def _become(self, producer_id: ProducerId, epoch: ProducerEpoch) -> None:
+    def _set_identity(self, producer_id: ProducerId, epoch: ProducerEpoch) -> None:
         self._me = ProducerIdentity(producer_id, epoch)
         self._sequences.clear()
         self._added.clear()
@@ -159,12 +159,12 @@ class WireProducer:
             v3_and_below_producer_epoch=self._me.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[partition])],
         )
-        self._ask(None, request, 3, AddPartitionsToTxnResponse, _added_code)
+        self._request(None, request, 3, AddPartitionsToTxnResponse, _added_code)
         self._added.add(place)
 
     # -- requests ---------------------------------------------------------------------------------
 
-    def _ask(
+    def _request(
         self,
         place: Place | None,
         request: Request,
@@ -213,7 +213,7 @@ class WireProducer:
             (found,) = self._to(address).call(request, FindCoordinatorResponse, 4).coordinators
             if found.error_code == ErrorCode.NONE:
                 return f"{found.host}:{found.port}"
-        raise ConnectionError("no broker knows the coordinator")
+        raise ConnectionError("no broker returned the coordinator")
 
     def _leader(self, place: Place) -> str:
         topic, partition = place

@@ -27,12 +27,12 @@ _FINAL_READERS: Final = 2
 
 
 class WorkloadFailed(Exception):
-    """The load itself failed; this says nothing about the system under test."""
+    """The load itself failed; the run proves nothing about the system under test."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSettings:
-    """How many clients there are, and what they do."""
+    """The number of clients and their behaviour."""
 
     records_per_s: int = 1000
     seed: int = 1

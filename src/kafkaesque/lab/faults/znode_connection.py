@@ -109,11 +109,11 @@ class ZnodeConnection:
         writer = JuteWriter()
         writer.string(path)
         writer.boolean(watch)
-        reply = self._ask(OpCode.GET_DATA, writer)
+        reply = self._request(OpCode.GET_DATA, writer)
         return JuteReader(reply.body).buffer() or b"", _stat(reply.body), reply.zxid
 
     def set(self, path: str, data: bytes, version: int = -1) -> tuple[ZnodeReply, NodeStat | None]:
-        reply = self._ask(OpCode.SET_DATA, _set_body(path, data, version))
+        reply = self._request(OpCode.SET_DATA, _set_body(path, data, version))
         return reply, _stat(reply.body) if reply.code == Code.OK else None
 
     def set_all(self, parts: Sequence[tuple[str, bytes]]) -> tuple[ZnodeReply, list[NodeStat]]:
@@ -123,7 +123,7 @@ class ZnodeConnection:
             writer.raw(_PART.pack(OpCode.SET_DATA, False, -1))
             writer.raw(_set_body(path, data, -1).getvalue())
         writer.raw(_PART.pack(-1, True, -1))
-        reply = self._ask(OpCode.MULTI, writer)
+        reply = self._request(OpCode.MULTI, writer)
         size = _PART.size + _STAT.size
         stats = [
             _stat(reply.body[start : start + size])
@@ -142,25 +142,25 @@ class ZnodeConnection:
             writer.string(scheme)
             writer.string(identity)
         writer.int32(mode)
-        return self._ask(OpCode.CREATE, writer)
+        return self._request(OpCode.CREATE, writer)
 
     def exists(self, path: str) -> bool:
         writer = JuteWriter()
         writer.string(path)
         writer.boolean(False)
-        return self._ask(OpCode.EXISTS, writer).code == Code.OK
+        return self._request(OpCode.EXISTS, writer).code == Code.OK
 
     def sync(self, path: str) -> ZnodeReply:
         writer = JuteWriter()
         writer.string(path)
-        return self._ask(OpCode.SYNC, writer)
+        return self._request(OpCode.SYNC, writer)
 
     def watch_below(self, path: str) -> ZnodeReply:
         """A persistent recursive watch."""
         writer = JuteWriter()
         writer.string(path)
         writer.int32(AddWatchMode.PERSISTENT_RECURSIVE)
-        return self._ask(OpCode.ADD_WATCH, writer)
+        return self._request(OpCode.ADD_WATCH, writer)
 
     def resume_watches(self, since_zxid: int, data: Sequence[str]) -> ZnodeReply:
         """Resume the data watches of an earlier connection."""
@@ -168,9 +168,9 @@ class ZnodeConnection:
         writer.int64(since_zxid)
         for paths in (data, (), ()):
             writer.vector(paths, writer.string)
-        return self._ask(OpCode.SET_WATCHES, writer, XID_SET_WATCHES)
+        return self._request(OpCode.SET_WATCHES, writer, XID_SET_WATCHES)
 
-    def _ask(self, opcode: OpCode, body: JuteWriter, xid: int | None = None) -> ZnodeReply:
+    def _request(self, opcode: OpCode, body: JuteWriter, xid: int | None = None) -> ZnodeReply:
         if xid is None:
             self._xid += 1
             xid = self._xid

@@ -1,1 +1,1 @@
-"""What benchmarks and fault runs share: processes under test, clusters of brokers, and readings of them."""
+"""Shared by benchmarks and fault runs: processes and clusters under test, and measurements of them."""

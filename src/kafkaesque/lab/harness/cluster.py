@@ -154,7 +154,7 @@ class BrokerNetwork(Protocol):
     def address(self, node: int) -> str: ...
 
     def inside(self, node: int) -> AbstractContextManager[None]:
-        """Processes that the calling thread starts meanwhile are attached at that node."""
+        """Within the `with`, processes that the calling thread starts are attached at that node."""
 
     def heal(self) -> None:
         """Restore every link that was cut."""
@@ -181,7 +181,7 @@ class _NewLayout(Layout):
 
     @property
     def is_founded(self) -> bool:
-        # The directories do not tell: a run may mount disks there before the first start.
+        # The existence of a directory proves nothing: a run may mount disks there before the first start.
         return self.was_launched
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ def impossible() -> str | None:
 
 
 class NamespaceNetwork:
-    """A Network of `count` brokers, one namespace each."""
+    """A BrokerNetwork of `count` brokers, one namespace each."""
 
     def __init__(self, count: int) -> None:
         tag = random.SystemRandom().randrange(1, 255)

@@ -86,9 +86,9 @@ class SimulatedProducer:
         return len(self._outstanding)
 
     def start(self, interval_us: int) -> None:
-        self._schedule.after(self._random.randrange(interval_us), lambda: self._beat(interval_us))
+        self._schedule.after(self._random.randrange(interval_us), lambda: self._tick(interval_us))
 
-    def _beat(self, interval_us: int) -> None:
+    def _tick(self, interval_us: int) -> None:
         # One at a time until the first outcome is known: a partition without state for a producer
         # accepts any first sequence.
         room = IN_FLIGHT_MAX if self.acked_count else 1
@@ -96,7 +96,7 @@ class SimulatedProducer:
             self._outstanding.append(_Outstanding(self._new_batch()))
         self._send()
         self._schedule.after(
-            interval_us // 2 + self._random.randrange(interval_us), lambda: self._beat(interval_us)
+            interval_us // 2 + self._random.randrange(interval_us), lambda: self._tick(interval_us)
         )
 
     def _new_batch(self) -> bytes:
@@ -182,16 +182,16 @@ class SimulatedReader:
         self._seen = Offset(0)
 
     def start(self, interval_us: int) -> None:
-        self._schedule.after(self._random.randrange(interval_us), lambda: self._beat(interval_us))
+        self._schedule.after(self._random.randrange(interval_us), lambda: self._tick(interval_us))
 
-    def _beat(self, interval_us: int) -> None:
+    def _tick(self, interval_us: int) -> None:
         target = self._cluster.guess_leader(self._group, self._random)
         floor = self._cluster.acknowledged_offset(self._group)
         self._schedule.after(
             self._random.randrange(100, 2_000), lambda: self._arrive(target, floor)
         )
         self._schedule.after(
-            interval_us // 2 + self._random.randrange(interval_us), lambda: self._beat(interval_us)
+            interval_us // 2 + self._random.randrange(interval_us), lambda: self._tick(interval_us)
         )
 
     def _arrive(self, target: NodeId, floor: Offset) -> None:
@@ -214,13 +214,13 @@ class SimulatedAdmin:
         """The first id of every block that was handed out."""
 
     def start(self, interval_us: int) -> None:
-        self._schedule.after(self._random.randrange(interval_us), lambda: self._beat(interval_us))
+        self._schedule.after(self._random.randrange(interval_us), lambda: self._tick(interval_us))
 
-    def _beat(self, interval_us: int) -> None:
+    def _tick(self, interval_us: int) -> None:
         operation = self._choose()
         self._cluster.administer(operation, self._answered, self._random)
         self._schedule.after(
-            interval_us // 2 + self._random.randrange(interval_us), lambda: self._beat(interval_us)
+            interval_us // 2 + self._random.randrange(interval_us), lambda: self._tick(interval_us)
         )
 
     def _choose(self) -> Operation:

@@ -1,4 +1,4 @@
-"""The checks of the peace phase: all nodes agree, nothing is outstanding, all logs are equal."""
+"""The checks of the recovery phase: all nodes agree, nothing is outstanding, all logs are equal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ALL_BYTES = 1 << 30
 
 
 class Convergence:
-    """Checks whether the cluster has recovered; `what_is_missing` says why it has not."""
+    """Checks whether the cluster has recovered; `what_is_missing` is the reason if it has not."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
@@ -28,10 +28,10 @@ class Convergence:
         for producer in self._cluster.producers:
             if producer.acked_count >= self._wanted[id(producer)]:
                 producer.is_finishing = True
-        self.what_is_missing = self._first_lack()
+        self.what_is_missing = self._first_unmet_condition()
         return not self.what_is_missing
 
-    def _first_lack(self) -> str:
+    def _first_unmet_condition(self) -> str:
         cluster = self._cluster
         for producer in cluster.producers:
             if not producer.is_finishing or producer.outstanding_count:
@@ -55,11 +55,11 @@ class Convergence:
             for group, view in node.views.items():
                 found = view.entries.verify(LogIndex(0), _ALL_BYTES)
                 for entry in found.damaged:
-                    if self._can_be_had(entry.index, group, node):
+                    if self._exists_elsewhere(entry.index, group, node):
                         return f"{view} has damage that is not repaired: {entry}"
         return ""
 
-    def _can_be_had(self, index: LogIndex, group: GroupId, node: SimulatedNode) -> bool:
+    def _exists_elsewhere(self, index: LogIndex, group: GroupId, node: SimulatedNode) -> bool:
         """Whether another node still has the entry: retention may have deleted it on all of them."""
         others = [one.views.get(group) for one in self._cluster.nodes if one is not node]
         return any(view is not None and view.entries.first_index <= index for view in others)

@@ -1,4 +1,4 @@
-"""The state of the whole cluster, which no node has: every entry ever written, and what is committed.
+"""The true state of the whole cluster, which no node has: every entry ever written, and what is committed.
 
 Facts only; `checkers` has the invariants.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kafkaesque.broker.raft.types import FRESH, NO_INDEX, EntryKind, HardState, LogIndex, Term
 from kafkaesque.lab.sim.disk import Inode, SimulatedDisk
-from kafkaesque.lab.sim.durable_twin import is_journaled
+from kafkaesque.lab.sim.durable_state import is_journaled
 from kafkaesque.model.ids import GroupId, MemberId, NodeId, Offset
 from kafkaesque.records.batch import BatchHeader
 
@@ -98,14 +98,14 @@ class GroupTruth:
 
 
 class EntryPlace(NamedTuple):
-    """Where an entry was written."""
+    """The file position at which an entry was written."""
 
     inode: Inode
     path: str
     start: int
     end: int
     batch: bytes = b""
-    """What was written; empty for a control entry."""
+    """The bytes written; empty for a control entry."""
 
 
 class ReplicaTruth:
@@ -163,7 +163,7 @@ class ReplicaTruth:
     def _is_in_file(self, place: EntryPlace) -> bool:
         if not self.disk.is_name_durable(place.path):
             return False
-        # A file that was replaced meanwhile was replaced by an equivalent one (a checkpoint).
+        # A file that was replaced since then was replaced by an equivalent one (a checkpoint).
         is_replaced = self.disk.inode_at(place.path) is not place.inode
         return is_replaced or place.inode.is_durable(place.start, place.end)
 

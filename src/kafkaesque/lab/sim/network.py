@@ -66,7 +66,7 @@ class NetworkCallbacks:
 class _Link:
     is_up: bool = True
     silent_since_us: int = -1
-    heard_us: int = 0
+    last_contact_us: int = 0
     """When both directions last worked."""
 
 
@@ -104,9 +104,9 @@ class SimulatedNetwork:
         if random.random() * 100 < link_quality.repeat:
             self._plan(envelope)
 
-    def heard_us(self, node: NodeId, peer: NodeId) -> int:
+    def last_contact_us(self, node: NodeId, peer: NodeId) -> int:
         """When the two nodes last reached each other."""
-        return self._link(node, peer).heard_us
+        return self._link(node, peer).last_contact_us
 
     def is_up(self, node: NodeId, peer: NodeId) -> bool:
         return self._link(node, peer).is_up
@@ -155,7 +155,7 @@ class SimulatedNetwork:
                 or not self._callbacks.is_responsive(b)
             )
             if not is_silent:
-                link.silent_since_us, link.heard_us = -1, now_us
+                link.silent_since_us, link.last_contact_us = -1, now_us
                 if not link.is_up:
                     link.is_up = True
                     self._callbacks.reachable(a, b)

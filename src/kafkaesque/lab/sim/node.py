@@ -82,7 +82,7 @@ class SimulatedNode:
     # Starts and deaths
 
     def start(self) -> None:
-        """Opens everything; the power may be cut meanwhile."""
+        """Opens everything; the power may be cut while it does."""
         self.life += 1
         self.is_up = True
         self.setting.trace.note(f"n{self.node_id} starts life {self.life} as {self.member}")
@@ -223,10 +223,10 @@ class SimulatedNode:
 
     def lease_until(self, node: NodeId) -> float:
         """As in `links`: until then `node` does not consider this node silent."""
-        heard_us = self.setting.network.heard_us(self.node_id, node)
-        return self.clock.at(heard_us) + LEASE_SECONDS
+        last_contact_us = self.setting.network.last_contact_us(self.node_id, node)
+        return self.clock.at(last_contact_us) + LEASE_SECONDS
 
-    def ask(self, node: NodeId, body: bytes) -> SimulatedFuture:
+    def request_batch(self, node: NodeId, body: bytes) -> SimulatedFuture:
         """Requests a batch over the link; without a link the answer is empty."""
         answer = SimulatedFuture()
         target = self.neighbours[node]

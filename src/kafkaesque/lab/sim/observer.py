@@ -179,10 +179,6 @@ class Observer:
         is_ordered = log.log_start_offset <= high_watermark <= log.log_end_offset
         require(is_ordered, "log start <= high watermark <= log end", text)
 
-    def rested(self, views: list[ReplicaView]) -> None:
-        for checker in self.checkers:
-            checker.rested(views)
-
 
 class LogWitness:
     """Reports the events of one log to the checkers."""

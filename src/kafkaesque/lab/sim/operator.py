@@ -100,9 +100,9 @@ class Operator:
         if step is None:
             return
         if isinstance(step, TransferLeadership):
-            _ask(node, lambda: replica.transfer_leadership(step.to))
+            _request(node, lambda: replica.transfer_leadership(step.to))
         else:
-            _ask(node, lambda: replica.propose_membership(step))
+            _request(node, lambda: replica.propose_membership(step))
 
     # Random actions
 
@@ -119,12 +119,12 @@ class Operator:
         if leader is not None:
             node, replica = leader
             target = random.choice(replica.membership.nodes)
-            _ask(node, lambda: replica.transfer_leadership(target))
+            _request(node, lambda: replica.transfer_leadership(target))
 
     def resign(self, random: Random) -> None:
         leader = self.leader(random.choice(self._groups))
         if leader is not None:
-            _ask(leader[0], leader[1].resign)
+            _request(leader[0], leader[1].resign)
 
     def retain(self, random: Random) -> None:
         """Deletes the oldest committed records of one log, on one node or on all (DeleteRecords)."""
@@ -146,16 +146,16 @@ class Operator:
             node.run(lambda: _save(partition))
 
 
-def _ask(node: SimulatedNode, request: Callable[[], object]) -> None:
+def _request(node: SimulatedNode, request: Callable[[], object]) -> None:
     """Runs a request. If Raft refuses it, a later round requests it again if it is still needed."""
 
-    def ask() -> None:
+    def attempt() -> None:
         try:
             request()
         except Refused:
             return
 
-    node.run(ask)
+    node.run(attempt)
 
 
 def _save(partition: Partition) -> None:

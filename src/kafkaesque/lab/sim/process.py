@@ -31,6 +31,7 @@ from kafkaesque.broker.replication.sync_journal_recovery import recover_sync_jou
 from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles
+from kafkaesque.lab.sim.broker_transactions import BrokerTransactions, Calls
 from kafkaesque.lab.sim.controller import SimulatedController
 from kafkaesque.lab.sim.disk import JOURNAL_PATH, TOPIC, SimulatedDisk, log_path
 from kafkaesque.lab.sim.ground_truth import InvariantViolation
@@ -46,7 +47,6 @@ from kafkaesque.lab.sim.schedule import (
     Trace,
 )
 from kafkaesque.lab.sim.syncer import SimulatedSyncer
-from kafkaesque.lab.sim.transaction_side import Calls, TransactionSide
 from kafkaesque.lab.sim.view import ReplicaView, WatchedEntryLog
 from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import (
@@ -119,7 +119,7 @@ class ProcessHost(Outbox, Protocol):
 
     def fail(self, error: BaseException) -> None: ...
 
-    def ask(self, node: NodeId, body: bytes) -> SimulatedFuture: ...
+    def request_batch(self, node: NodeId, body: bytes) -> SimulatedFuture: ...
 
 
 class SimulatedProcess:
@@ -151,9 +151,9 @@ class SimulatedProcess:
         )
         self.replicas.outbox = node
         self.scrubber = Scrubber(self.replicas, self._call)
-        self.transactions: TransactionSide | None = None
+        self.transactions: BrokerTransactions | None = None
         if node.setting.coordinator is not None:
-            self.transactions = TransactionSide(
+            self.transactions = BrokerTransactions(
                 node, self.partitions, node.setting.coordinator, node.setting.calls
             )
         is_up = partial(node.setting.network.is_up, node.node_id)
@@ -286,7 +286,7 @@ class SimulatedProcess:
         self._node.later(SCRUB_US, self._scrub)
 
     async def _call(self, node: NodeId, body: bytes) -> bytes:
-        answer = await self._node.ask(node, body)
+        answer = await self._node.request_batch(node, body)
         return answer if isinstance(answer, bytes) else b""
 
     def check_sound(self) -> None:

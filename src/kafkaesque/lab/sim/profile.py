@@ -23,7 +23,7 @@ class Profile:
     produce_interval_us: int = 60 * MILLISECOND_US
     fault_interval_us: int = 250 * MILLISECOND_US
     """Approximate time between two faults, or between the end of one and the next."""
-    storm_us: int = 5_000 * MILLISECOND_US
+    fault_phase_us: int = 5_000 * MILLISECOND_US
     """How long faults are injected."""
     link_quality: LinkQuality = CALM
     clock_drift_ppm_max: int = 0
@@ -77,7 +77,7 @@ def profile_of(seed: int) -> Profile:
         producers_per_partition=random.choice((1, 2)),
         produce_interval_us=random.choice((15, 40, 100)) * MILLISECOND_US,
         fault_interval_us=interval_ms * MILLISECOND_US,
-        storm_us=random.choice((1_500, 2_500, 4_000)) * MILLISECOND_US,
+        fault_phase_us=random.choice((1_500, 2_500, 4_000)) * MILLISECOND_US,
         link_quality=random.choice((CALM, CALM, ROUGH, FOUL)),
         clock_drift_ppm_max=random.choice((0, 0, 20_000)),
         weights=weights,

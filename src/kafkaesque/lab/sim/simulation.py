@@ -1,7 +1,7 @@
 """One run from one seed: a cluster with its clients and faults, in two phases.
 
-In the storm faults occur, and no invariant may break. In peace the faults are lifted, and the cluster must
-recover in time.
+In the fault phase faults occur, and no invariant may break. In the recovery phase the faults are lifted, and
+the cluster must recover in time.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from kafkaesque.model.ids import (
 )
 from kafkaesque.records.batch import iter_batches, verify_crc
 
-PEACE_US_MAX: Final = 15 * SECOND_US
-"""The cluster must have recovered after this much peace."""
+RECOVERY_US_MAX: Final = 15 * SECOND_US
+"""The cluster must have recovered after this much time without faults."""
 ADMIN_INTERVAL_US: Final = 150 * MILLISECOND_US
 READ_INTERVAL_US: Final = 50 * MILLISECOND_US
 LOOK_EVERY_US: Final = 200 * MILLISECOND_US
@@ -92,7 +92,7 @@ class Simulation:
             self.profile.journal_logs_min,
             "flip_bit" in self.profile.weights,
             coordinator,
-            self._requests.between,
+            self._requests.send_between,
         )
         self.nodes = self._make_nodes(ids, setting)
         self.operator = Operator(self.nodes, self.groups, coordinator, self.schedule)
@@ -162,12 +162,12 @@ class Simulation:
     def run(self) -> None:
         """Raises InvariantViolation if an invariant breaks, including the product's own checks."""
         try:
-            self._storm()
-            self._peace()
+            self._run_fault_phase()
+            self._run_recovery_phase()
         except InvariantBroken as error:
             raise InvariantViolation("the product's own checks", str(error)) from error
 
-    def _storm(self) -> None:
+    def _run_fault_phase(self) -> None:
         self.network.link_quality = self.profile.link_quality
         self.network.connect(
             NetworkCallbacks(
@@ -188,14 +188,14 @@ class Simulation:
         self.admin.start(ADMIN_INTERVAL_US)
         self.operator.start()
         self._faults.start()
-        self.schedule.run_until(self.profile.storm_us)
+        self.schedule.run_until(self.profile.fault_phase_us)
 
-    def _peace(self) -> None:
+    def _run_recovery_phase(self) -> None:
         self.trace.note("peace")
         self._faults.stop()
         self.operator.include_all_nodes()
         convergence = Convergence(self._cluster)
-        end_us = self.schedule.now_us + PEACE_US_MAX
+        end_us = self.schedule.now_us + RECOVERY_US_MAX
         while self.schedule.now_us < end_us:
             self.schedule.run_until(self.schedule.now_us + LOOK_EVERY_US)
             if convergence.is_reached():

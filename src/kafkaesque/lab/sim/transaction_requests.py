@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kafkaesque.lab.sim.broker_transactions import TransactionHost, Work
 from kafkaesque.lab.sim.checkers.transactions import TransactionEnd
 from kafkaesque.lab.sim.loop import SimulatedFuture
 from kafkaesque.lab.sim.observer import Observer
 from kafkaesque.lab.sim.schedule import MILLISECOND_US, Action, EventSchedule
-from kafkaesque.lab.sim.transaction_side import TransactionHost, Work
 from kafkaesque.model.errors import KafkaError
 from kafkaesque.model.ids import GroupId, NodeId, ProducerId, ProducerIdentity
 
@@ -60,19 +60,19 @@ class TransactionRequests:
         if self._cluster.observer.transactions is not None:
             self._cluster.observer.transactions.ends.append(end)
 
-    def ask(self, group: GroupId, work: Work) -> SimulatedFuture:
+    def send(self, group: GroupId, work: Work) -> SimulatedFuture:
         """Sends a client's request to the presumed leader of `group`."""
-        return self._ask(group, work, self._cluster.schedule.after)
+        return self._send(group, work, self._cluster.schedule.after)
 
-    def between(self, node: TransactionHost, group: GroupId, work: Work) -> SimulatedFuture:
+    def send_between(self, node: TransactionHost, group: GroupId, work: Work) -> SimulatedFuture:
         """Sends a node's request; the answer is dropped if the node has died meanwhile."""
-        return self._ask(group, work, node.reply_scheduler())
+        return self._send(group, work, node.reply_scheduler())
 
     def _held_us(self) -> int:
         """Mostly short: a request that is late by one transaction is more dangerous than one late by ten."""
         return int(_HELD_US_MAX * self._random.random() ** 3)
 
-    def _ask(
+    def _send(
         self, group: GroupId, work: Work, later: Callable[[int, Action], None]
     ) -> SimulatedFuture:
         answer = SimulatedFuture()
@@ -87,9 +87,9 @@ class TransactionRequests:
             target.run(lambda: perform(target))
 
         def perform(target: SimulatedNode) -> None:
-            side = None if target.process is None else target.process.transactions
-            if side is not None:
-                side.loop.create_task(work(side)).add_done_callback(reply)
+            broker = None if target.process is None else target.process.transactions
+            if broker is not None:
+                broker.loop.create_task(work(broker)).add_done_callback(reply)
 
         def reply(done: object) -> None:
             if isinstance(done, SimulatedFuture):

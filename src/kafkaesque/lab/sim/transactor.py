@@ -17,11 +17,11 @@ from kafkaesque.broker.transactions.types import (
     InitAnswer,
     InitRequest,
 )
+from kafkaesque.lab.sim.broker_transactions import Work
 from kafkaesque.lab.sim.checkers.transactions import AcknowledgedBatch, TransactionEnd
 from kafkaesque.lab.sim.loop import SimulatedLoop
 from kafkaesque.lab.sim.schedule import MILLISECOND_US, Action, EventSchedule
 from kafkaesque.lab.sim.transaction_requests import TransactionRequests
-from kafkaesque.lab.sim.transaction_side import Work
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import ErrorCode, KafkaError
 from kafkaesque.model.ids import GroupId, Offset, TimestampMs
@@ -108,7 +108,10 @@ class SimulatedTransactor:
             spare_producer_id=self._requests.next_producer_id(),
         )
         answer = await self._until(
-            self._coordinator, lambda side: side.init(request), InitAnswer, lambda one: one.error
+            self._coordinator,
+            lambda broker: broker.init(request),
+            InitAnswer,
+            lambda one: one.error,
         )
         self._producer = answer.producer
         self._sequences.clear()
@@ -134,7 +137,10 @@ class SimulatedTransactor:
         )
         try:
             answer = await self._until(
-                self._coordinator, lambda side: side.end(request), EndAnswer, lambda one: one.error
+                self._coordinator,
+                lambda broker: broker.end(request),
+                EndAnswer,
+                lambda one: one.error,
             )
         except _GivenUp:
             return False
@@ -155,7 +161,7 @@ class SimulatedTransactor:
             )
         )
         appended = await self._until(
-            group, lambda side: side.produce(self._id, group, batch), Appended, tries=_TRIES_MAX
+            group, lambda broker: broker.produce(self._id, group, batch), Appended, tries=_TRIES_MAX
         )
         self._sequences[group] = sequence + 1
         return AcknowledgedBatch(group, appended.base_offset)
@@ -170,7 +176,7 @@ class SimulatedTransactor:
     ) -> A:
         """Sends the request until the answer is final, at most `tries` times."""
         for _ in range(tries):
-            reply = await self._requests.ask(group, work)
+            reply = await self._requests.send(group, work)
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             if isinstance(reply, answer):
                 code = code_of(reply)

@@ -1,4 +1,4 @@
-"""Delivery of a message: what the receiver of an envelope gets."""
+"""Delivery of a message: turns an envelope into the message that its receiver handles."""
 
 from __future__ import annotations
 

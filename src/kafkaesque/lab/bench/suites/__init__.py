@@ -1,1 +1,1 @@
-"""One module per benchmark; each has `run(options) -> Report`. They do not import each other."""
+"""One module per benchmark; each has `run(options) -> BenchmarkReport`. They do not import each other."""

@@ -21,7 +21,7 @@ class Fault(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """How long a record was known to exist before a poll that did not return it began."""
+    """The time between a record becoming known and the start of a poll that did not return it."""
 
     p50_ms: float
     p99_ms: float

@@ -1,7 +1,7 @@
 """A history: the operations of all clients, and its file format. No I/O, no clock.
 
-An operation is one call of one client: sending, polling, or a transaction of both. Its outcome says what
-is known about it; getting that right is half of the test (after Jepsen's kafka workload):
+An operation is one call of one client: sending, polling, or a transaction of both. Its outcome is
+what is known about it; getting that right is half of the test (after Jepsen's kafka workload):
 
     ok      it definitely happened
     fail    it definitely did not, and never will
@@ -31,7 +31,7 @@ class HistoryUnusable(Exception):
 
 
 class OperationOutcome(StrEnum):
-    """What is known about an operation."""
+    """The known result of an operation."""
 
     OK = "ok"
     FAIL = "fail"
@@ -39,7 +39,7 @@ class OperationOutcome(StrEnum):
 
 
 class Function(StrEnum):
-    """What a client did. FINAL is a poll of the readers that read everything after the run."""
+    """The kind of an operation. FINAL is a poll of the readers that read everything after the run."""
 
     SEND = "send"
     POLL = "poll"
@@ -59,7 +59,7 @@ class SentRecord(msgspec.Struct, frozen=True, array_like=True, tag="s", gc=False
 
 
 class Polled(msgspec.Struct, frozen=True, array_like=True, tag="p"):
-    """What one poll returned: (offset, value) in the order of delivery, by key."""
+    """The result of one poll: (offset, value) in the order of delivery, by key."""
 
     records: dict[Key, list[tuple[int, Value]]]
 

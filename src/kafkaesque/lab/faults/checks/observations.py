@@ -1,7 +1,6 @@
-"""What a history shows about each key: its writers, the value at each offset, what was read. No I/O.
+"""Observations of each key in a history: its writers, the value at each offset, what was read. No I/O.
 
-These are the derived structures of research/reliability.md 2.3. The checks use them; nothing is judged
-here. They take one pass over the polls and two over the sends. The loops over records are optimized for
+The checks use these derived structures, which contain no verdicts themselves. They take one pass over the polls and two over the sends. The loops over records are optimized for
 speed, since a long run has millions.
 """
 

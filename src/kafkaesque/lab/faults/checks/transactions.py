@@ -101,7 +101,7 @@ def _aborted_and_seen(
 
 
 class _ConsumerReads:
-    """What one consumer read, and which ranges of each key it read without interruption."""
+    """The values that one consumer read, and the ranges of each key it read without interruption."""
 
     __slots__ = ("last", "seen", "spans")
 

@@ -49,7 +49,7 @@ _POLL_S: Final = 0.005
 
 @dataclass(frozen=True, slots=True)
 class KillSettings:
-    """Where the driver reads and writes, and how it is started."""
+    """The addresses, directories and command line of a driver."""
 
     bootstrap: str
     pattern: str
@@ -157,7 +157,7 @@ def _driver(settings: KillSettings, point: str) -> Iterator[tuple[subprocess.Pop
 
 
 def _watched(settings: KillSettings, point: str) -> Callable[[], Any]:
-    """Lists the files of which a new one marks the point."""
+    """Lists the files among which a new one marks the point."""
     data = settings.data
     if point == "planned":
         return lambda: data.checkpoint(ARCHIVE).glob("offsets/[0-9]*")

@@ -43,7 +43,7 @@ _SEND_COMMANDS: Final = {"v2": "say"}
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """How many clients there are, and what they send."""
+    """The number of clients and the messages they send."""
 
     gateways: tuple[str, ...]
     secret: str

@@ -1,7 +1,7 @@
 """Runs against the coordination service: brokers are killed, paused and cut off under its clients.
 
 Links are cut where this machine permits network namespaces; clients reach every broker all the time.
-Elsewhere the brokers are on loopback, no links are cut, and the report says so.
+Elsewhere the brokers are on loopback, no links are cut, and a note in the report states that.
 """
 
 from __future__ import annotations
@@ -291,7 +291,7 @@ class CoordinationRecipes(CoordinationRun):
             elif kind == "cut":
                 self._cut(context, slot, node)
             else:
-                self._black_out(context, slot, node)
+                self._remove_quorum(context, slot, node)
 
     def _kill(self, context: FaultRunContext, slot: str, node: int) -> None:
         context.fault(f"kill -9 {slot}, which leads, and node {node}, which serves it")
@@ -311,7 +311,7 @@ class CoordinationRecipes(CoordinationRun):
         self._clients.leader(_LED_WITHIN_S)
         self.cluster.heal()
 
-    def _black_out(self, context: FaultRunContext, slot: str, node: int) -> None:
+    def _remove_quorum(self, context: FaultRunContext, slot: str, node: int) -> None:
         """No two brokers reach each other: no client may lead or learn that it leads."""
         if self.can_cut:
             context.fault(f"cut every link between brokers; {slot} leads, node {node} serves it")

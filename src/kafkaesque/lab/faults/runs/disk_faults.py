@@ -370,7 +370,7 @@ _DELAY_US_LEADER: Final = 3_000_000
 """Longer than a leader waits for its own disk before it steps down."""
 _SLOW_S: Final = 5.0
 _QUIET_S: Final = 0.5
-"""Load without a fault before each round: the baseline for the load beside a slow follower."""
+"""Load without a fault before each round: the baseline for the load with a slow follower."""
 _ADDED_MS_MAX: Final = 250
 """Half of the delay. A client that waits for the slow follower waits for all of it."""
 _ADDED: Final = "slow_follower_added_ms_p50"

@@ -166,7 +166,7 @@ class PostsBrokerDown(ClusterRun):
         self._expected = Expected(frozenset(), frozenset())
 
     def workload(self, options: FaultRunOptions) -> WorkloadSettings:
-        """The usual load beside the posts, with as many partitions and consumers."""
+        """The usual load in addition to the posts, with as many partitions and consumers."""
         return WorkloadSettings(
             records_per_s=min(options.records_per_s, RECORDS_PER_S_MAX),
             seed=options.seed,
@@ -270,10 +270,10 @@ class PostsBrokerDown(ClusterRun):
                 found.append(f"the {name} ended with {code}")
         for consumer in self._consumers:
             consumer.end()
-        found += self._judge(context)
+        found += self._compare_with_expected(context)
         return [*found, *super().complaints(context)]
 
-    def _judge(self, context: FaultRunContext) -> list[str]:
+    def _compare_with_expected(self, context: FaultRunContext) -> list[str]:
         expected, consumed = self._expected, self._consumed
         in_table = table_posts(self._directory / "pipeline" / "tables" / "posts")
         must_stay = expected.posts - expected.deleted

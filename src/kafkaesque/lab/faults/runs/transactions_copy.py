@@ -1,7 +1,7 @@
 """Kafka's transactional copy test: consume, produce and commit in transactions while processes are killed.
 
 After kafkatest's transactions_test.py: 100,000 messages, 750 per transaction; brokers and copiers are
-killed with kill -9 meanwhile. The target must equal the source, message by message.
+killed with kill -9 during the copy. The target must equal the source, message by message.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class TransactionsCopy(ClusterRun):
             for copier in self._copiers:
                 copier.keep_alive()
             if time.monotonic() - began > STILL_S_MAX:
-                silent = [f"{time.monotonic() - one.heard_at:.0f} s" for one in self._copiers]
+                silent = [f"{time.monotonic() - one.last_output_at:.0f} s" for one in self._copiers]
                 raise TargetFailed(
                     f"the copy stalled at {before} of {self._messages}; copiers were silent "
                     f"for {', '.join(silent)}"
@@ -190,7 +190,7 @@ class CopierProcess:
         self._order = order
         self._process: subprocess.Popen[bytes] | None = None
         self.counts: Counter[str] = Counter()
-        self.heard_at = time.monotonic()
+        self.last_output_at = time.monotonic()
         """When the process last printed anything."""
         self.failures: list[str] = []
 
@@ -201,7 +201,7 @@ class CopierProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        self.heard_at = time.monotonic()
+        self.last_output_at = time.monotonic()
         self.counts["started"] += 1
         threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
 
@@ -214,7 +214,7 @@ class CopierProcess:
     def _count(self, lines: Iterable[bytes]) -> None:
         for line in lines:
             report: dict[str, Any] = msgspec.json.decode(line)
-            self.heard_at = time.monotonic()
+            self.last_output_at = time.monotonic()
             if "copied" in report:
                 self.counts["transactions"] += 1
             elif "aborted" in report:

@@ -1,1 +1,1 @@
-"""The invariants, one small named class each: research/reliability.md 4.3, docs/SIMULATION.md."""
+"""The invariants, one small named class each, listed in docs/SIMULATION.md."""

@@ -47,9 +47,6 @@ class Checker:
     def acknowledged(self, group: GroupTruth, fact: EntryFact) -> None:
         """A batch was acknowledged to a client, at the offsets of `fact`."""
 
-    def rested(self, views: list[ReplicaView]) -> None:
-        """Called from time to time, and at the end of each phase."""
-
 
 def name_of(checker: type[Checker]) -> str:
     """ElectionSafety -> election safety."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafkaesque.broker.raft.messages import Message, RequestVote, VoteResponse
 from kafkaesque.broker.raft.types import FRESH, HardState, LogIndex, Role, Term
 from kafkaesque.lab.sim.checkers.base import Checker
-from kafkaesque.lab.sim.durable_twin import durable_hard_state
+from kafkaesque.lab.sim.durable_state import durable_hard_state
 from kafkaesque.lab.sim.ground_truth import require
 from kafkaesque.lab.sim.view import ReplicaView
 

@@ -124,7 +124,7 @@ def lost_append_is_not_noticed(patches: Patches) -> None:
 _STORM: Final = Profile(
     produce_interval_us=15 * MILLISECOND_US,
     fault_interval_us=60 * MILLISECOND_US,
-    storm_us=6_000 * MILLISECOND_US,
+    fault_phase_us=6_000 * MILLISECOND_US,
     link_quality=ROUGH,
     weights={
         "cut_one_way": 3,

@@ -138,7 +138,7 @@ def coordinator_answers_before_its_record_is_committed(patches: Patches) -> None
 _CALM: Final = Profile(
     producers_per_partition=1,
     produce_interval_us=200 * MILLISECOND_US,
-    storm_us=2_500 * MILLISECOND_US,
+    fault_phase_us=2_500 * MILLISECOND_US,
     transactors=3,
 )
 _LEADERS: Final = replace(

@@ -60,12 +60,12 @@ class TransactionHost(Protocol):
     def sync_latency_us(self) -> int: ...
 
 
-Work = Callable[["TransactionSide"], Coroutine[Any, Any, object]]
+Work = Callable[["BrokerTransactions"], Coroutine[Any, Any, object]]
 Calls = Callable[[TransactionHost, GroupId, Work], SimulatedFuture]
 """Calls the presumed leader of a group. Gives its answer, the error it raised, or None for silence."""
 
 
-class TransactionSide:
+class BrokerTransactions:
     """The transaction part of one process; `partitions` changes over time. Implements CoordinatorClient."""
 
     def __init__(
@@ -167,7 +167,7 @@ class TransactionSide:
         request = PartitionsRequest(
             transactional_id=transactional_id, producer=producer, partitions=frozenset(partitions)
         )
-        answer = await self._calls(self._node, self._group, lambda side: side.add(request))
+        answer = await self._calls(self._node, self._group, lambda broker: broker.add(request))
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         if isinstance(answer, AddAnswer):
             code = answer.error
@@ -178,7 +178,7 @@ class TransactionSide:
     async def _send(self, markers: Markers, epoch: LeaderEpoch) -> Collection[TopicPartition]:
         done = []
         for name in markers.partitions:
-            work = partial(TransactionSide.mark, markers=markers, epoch=epoch, name=name)
+            work = partial(BrokerTransactions.mark, markers=markers, epoch=epoch, name=name)
             if await self._calls(self._node, GroupId(name.partition), work) in _MARKER_WRITTEN:
                 done.append(name)
         return done

@@ -1,4 +1,4 @@
-"""What a node would recover if the power were cut now and no unsynced byte survived."""
+"""The state that a node would recover if the power were cut now and no unsynced byte survived."""
 
 from __future__ import annotations
 
