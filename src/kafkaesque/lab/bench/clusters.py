@@ -27,6 +27,7 @@ from kafkaesque.lab.harness.metrics import Scrape, scrape
 from kafkaesque.testing.broker_process import BrokerNotReady
 from kafkaesque.testing.cluster_layout import Layout
 from kafkaesque.testing.cluster_processes import BrokerProcesses
+from kafkaesque.testing.waiting import poll_until
 
 BROKERS = 3
 REPLICAS = 3
@@ -53,12 +54,14 @@ class ClusterPeer(Peer):
         requests.create_topic(
             self.host, self.port, name, partitions, configs, replication_factor=REPLICAS
         )
-        deadline = time.monotonic() + LEADER_TIMEOUT_S
         # A broker may report a leader before it has learned that this leader is up.
-        while any(self._led_count(address, name) < partitions for address in self.addresses):
-            if time.monotonic() > deadline:
-                raise LoadFailed(f"{self.name}: not every partition of {name} got a leader")
-            time.sleep(POLL_S)
+        poll_until(
+            lambda: all(self._led_count(one, name) >= partitions for one in self.addresses),
+            f"{self.name}: a leader of every partition of {name}",
+            LEADER_TIMEOUT_S,
+            poll_s=POLL_S,
+            error=LoadFailed,
+        )
         return time.perf_counter() - started
 
     @staticmethod

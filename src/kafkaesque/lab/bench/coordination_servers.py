@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import time
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from pathlib import Path
 from kafkaesque.lab.bench.clusters import BROKERS, OurCluster
 from kafkaesque.lab.bench.peers import Peer, PeerFailed, PeerOptions
 from kafkaesque.lab.bench.raw_load import LoadFailed
+from kafkaesque.testing.waiting import poll_until
 
 POLL_S = 0.05
 VOTING_TIMEOUT_S = 60.0
@@ -42,11 +42,13 @@ class OurCoordination(CoordinationPeer):
 
     def start(self) -> None:
         self._cluster.start()
-        deadline = time.monotonic() + VOTING_TIMEOUT_S
-        while self._voters() < BROKERS:
-            if time.monotonic() > deadline:
-                raise PeerFailed("not every broker became a voter of the coordination service")
-            time.sleep(POLL_S)
+        poll_until(
+            lambda: self._voters() == BROKERS,
+            "every broker is a voter of the coordination service",
+            VOTING_TIMEOUT_S,
+            poll_s=POLL_S,
+            error=PeerFailed,
+        )
 
     def _voters(self) -> int:
         from kafkaesque.testing.zookeeper import srvr

@@ -16,6 +16,7 @@ from kafkaesque.lab.bench.load_process import run_load
 from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.bench.routing import partitions_of, split
 from kafkaesque.lab.harness.metrics import Scrape
+from kafkaesque.testing.waiting import poll_until
 
 POLL_S = 0.05
 """Metadata of a thousand partitions costs a broker some milliseconds, so the interval is not shorter."""
@@ -143,11 +144,15 @@ def _spec(topic: str, addresses: list[str], size_bytes: int) -> dict[str, Any]:
 
 
 def wait_until_stored(cluster: OurCluster, number: int, size_bytes: float) -> None:
-    deadline = time.monotonic() + FILL_TIMEOUT_S
-    while (stored := stored_bytes(cluster.scrape(number))) < size_bytes:
-        if time.monotonic() > deadline:
-            raise LoadFailed(f"broker {number} has {stored:.0f} of {size_bytes:.0f} bytes")
-        time.sleep(STORED_POLL_S)
+    poll_until(
+        lambda: stored_bytes(cluster.scrape(number)) >= size_bytes,
+        lambda: (
+            f"broker {number} has {stored_bytes(cluster.scrape(number)):.0f} of {size_bytes:.0f} bytes"
+        ),
+        FILL_TIMEOUT_S,
+        poll_s=STORED_POLL_S,
+        error=LoadFailed,
+    )
 
 
 def stored_bytes(scrape: Scrape) -> float:

@@ -14,6 +14,7 @@ from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.bench.report import BenchmarkReport
 from kafkaesque.lab.bench.rounds import BenchmarkOptions, new_report
 from kafkaesque.lab.harness.metrics import Scrape
+from kafkaesque.testing.waiting import poll_until
 
 ASLEEP_TIMEOUT_S = 60.0
 POLL_S = 0.5
@@ -90,11 +91,14 @@ def _scrape_all(cluster: OurCluster) -> list[Scrape]:
 
 def _wait_until_asleep(cluster: OurCluster) -> float:
     started = time.perf_counter()
-    while (
-        max(one.sum("kafkaesque_raft_groups_awake") for one in _scrape_all(cluster))
-        > VISITED_GROUPS_MAX
-    ):
-        if time.perf_counter() - started > ASLEEP_TIMEOUT_S:
-            raise LoadFailed("idle groups do not become quiescent")
-        time.sleep(POLL_S)
+    poll_until(
+        lambda: all(
+            one.sum("kafkaesque_raft_groups_awake") <= VISITED_GROUPS_MAX
+            for one in _scrape_all(cluster)
+        ),
+        "all idle groups are quiescent",
+        ASLEEP_TIMEOUT_S,
+        poll_s=POLL_S,
+        error=LoadFailed,
+    )
     return time.perf_counter() - started

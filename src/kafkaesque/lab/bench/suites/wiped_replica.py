@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 from kafkaesque.lab.bench.clusters import BROKERS, REPLICAS, OurCluster, our_cluster
@@ -13,6 +12,7 @@ from kafkaesque.lab.bench.recovery import fill, stored_bytes, wait_until_stored
 from kafkaesque.lab.bench.report import BenchmarkReport
 from kafkaesque.lab.bench.rounds import BenchmarkOptions, new_report
 from kafkaesque.lab.bench.routing import partitions_of
+from kafkaesque.testing.waiting import poll_until
 
 TOPIC = "wiped"
 VICTIM = 2
@@ -55,7 +55,13 @@ def _recover(
     fill(cluster, TOPIC, size_bytes)
     cluster.kill(VICTIM)
     cluster.wipe(VICTIM)
-    _wait(lambda: len(_led_by_others(cluster)) == partitions, "others to lead every partition")
+    poll_until(
+        lambda: len(_led_by_others(cluster)) == partitions,
+        "other leaders of every partition",
+        TIMEOUT_S,
+        poll_s=POLL_S,
+        error=LoadFailed,
+    )
     spec = _spec(cluster)
     before = run_load("paced", spec | {"duration_s": baseline_s})
     stored = stored_bytes(cluster.scrape(0))
@@ -102,11 +108,3 @@ def _spec(cluster: OurCluster) -> dict[str, Any]:
         "in_flight": 5,
         "acks": -1,
     }
-
-
-def _wait(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise LoadFailed(f"timed out waiting for {what}")
-        time.sleep(POLL_S)
