@@ -145,7 +145,7 @@ class SimulatedProducer:
     def _answered(self, one: _Outstanding, attempt: int, answer: ProduceResult) -> None:
         if one not in self._outstanding:
             return
-        if answer.verdict is ProduceOutcome.COMMITTED:
+        if answer.outcome is ProduceOutcome.COMMITTED:
             self._outstanding.remove(one)
             self.acked_count += 1
         elif attempt == one.attempt and one.is_sent and not self._backs_off:
@@ -238,7 +238,7 @@ class SimulatedAdmin:
         return Controller.reserve_producer_ids
 
     def _answered(self, answer: ProduceResult, result: object) -> None:
-        if answer.verdict is not ProduceOutcome.COMMITTED:
+        if answer.outcome is not ProduceOutcome.COMMITTED:
             return
         self.done_count += 1
         if isinstance(result, range):

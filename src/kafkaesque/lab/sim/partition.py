@@ -24,7 +24,7 @@ class ProduceOutcome(Enum):
 
 
 class ProduceResult(NamedTuple):
-    verdict: ProduceOutcome
+    outcome: ProduceOutcome
     fact: EntryFact | None = None
     reason: str = ""
 

@@ -217,12 +217,12 @@ class Simulation:
             else:
                 produce(partition, batch, answer)
 
-        def answer(said: ProduceResult) -> None:
-            if said.verdict is ProduceOutcome.COMMITTED and said.fact is not None:
+        def answer(result: ProduceResult) -> None:
+            if result.outcome is ProduceOutcome.COMMITTED and result.fact is not None:
                 # The checkers run first: an acknowledgement must be true when it is sent.
                 target.observe()
-                self.observer.acknowledged(self.observer.groups[group], said.fact)
-            self.schedule.after(200, lambda: reply(said))
+                self.observer.acknowledged(self.observer.groups[group], result.fact)
+            self.schedule.after(200, lambda: reply(result))
 
         target.run(perform)
 
