@@ -1,6 +1,6 @@
 """Record batches byte by byte (format v2), independent of the code under test.
 
-`encode` builds what a producer sends; `split` and `Header` read what a broker returned.
+`encode` builds a batch of a producer; `split` and `Header` read batches that a broker returned.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def header(batch: bytes) -> Header:
 
 
 def split(data: bytes) -> list[bytes]:
-    """The whole batches in `data`; a broker may cut the last one short, which is left out."""
+    """The complete batches in `data`; a truncated last one, which a broker may send, is left out."""
     found, position = [], 0
     while position + _LAYOUT.size <= len(data):
         size = header(data[position:]).batch_length + 12

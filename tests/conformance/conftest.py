@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _quiet_end() -> Iterator[None]:
-    """Sockets that client libraries leave to the garbage collector are not ours to fail on."""
+    """Sockets that client libraries leave to the garbage collector must not fail our tests."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -81,13 +81,13 @@ def bootstrap() -> Iterator[str]:
 
 @pytest.fixture
 def admin(bootstrap: str) -> Iterator[RawClient]:
-    """A connection for setting the scene; tests that look at the wire open their own."""
+    """A connection for preparations; tests of the wire protocol open their own."""
     with RawClient(bootstrap, client_id="conformance-admin") as client:
         yield client
 
 
 class Topics:
-    """Makes topics with names that no other test has."""
+    """Creates topics with unique names."""
 
     def __init__(self, admin: RawClient) -> None:
         self._admin = admin
@@ -109,7 +109,7 @@ class Topics:
         return name
 
     def wait_for(self, name: str, partitions: int = 1) -> dict[str, Any]:
-        """Apache Kafka answers CreateTopics before every broker thread knows the topic."""
+        """Wait until the topic can be used: Apache Kafka answers CreateTopics earlier than that."""
 
         def ready() -> dict[str, Any]:
             told = self._admin.call("metadata", 12, topics=[{"name": name, "topic_id": None}])
@@ -130,7 +130,7 @@ class Topics:
                     }
                 ],
             )["topics"][0]["partitions"]
-            # Of several brokers, the others' partitions are asked of them by the clients.
+            # With several brokers, only partitions led by this one can be checked here.
             fine = {0} if len(told["brokers"]) == 1 else {0, NOT_LEADER}
             assert {row["error_code"] for row in offsets} <= fine
             found: dict[str, Any] = row
@@ -160,7 +160,7 @@ def topic(topics: Topics) -> str:
 
 @pytest.fixture
 def group(admin: RawClient) -> str:
-    """A group id whose coordinator is ready: asking for it is what makes the offsets topic."""
+    """A group id whose coordinator is ready: looking it up creates the offsets topic."""
     name = f"g-{uuid.uuid4().hex}"
 
     def ready() -> None:

@@ -1,4 +1,4 @@
-"""Shorthands over the raw client for what many tests ask: produce a batch, fetch, look up."""
+"""Helpers over the raw client: produce a batch, fetch, look up offsets."""
 
 from __future__ import annotations
 

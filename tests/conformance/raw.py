@@ -1,8 +1,8 @@
-"""A Kafka client of one screen: requests from plain values, answers as plain dictionaries.
+"""A minimal Kafka client: requests from plain values, answers as plain dictionaries.
 
-For what no client library lets a test say or see: a given API version, a batch's own bytes, two
-members of a group in one thread, an error code as it stood on the wire. The codec is `kio`, which
-knows nothing of ours, so that a mistake cannot cancel itself out.
+For tests that no client library permits: a given API version, the bytes of a batch, two members of a
+group in one thread, raw error codes. The codec is `kio`, which is independent of ours, so that an error
+in our codec cannot cancel itself out.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RawClient:
         return self.receive(self.send(api, version, **values))
 
     def send(self, api: str, version: int, /, **values: Any) -> tuple[str, int, int]:
-        """Send without waiting; give what it returns to `receive`, in the same order."""
+        """Send without waiting; pass the result to `receive`, in the same order."""
         request = build(entity(api, version, "request"), values)
         correlation_id = next(self._correlation_ids)
         self.send_frame(request_bytes(request, correlation_id, self.client_id))
@@ -107,7 +107,7 @@ def request_bytes(request: Any, correlation_id: int, client_id: str) -> bytes:
 
 
 def build(kind: Any, values: dict[str, Any]) -> Any:
-    """An entity from plain values; what is not named gets its default, or its type's zero."""
+    """An entity from plain values; other fields get their defaults, or the zero of their type."""
     hints = typing.get_type_hints(kind)
     known = {field.name for field in fields(kind)}
     if not known >= set(values):

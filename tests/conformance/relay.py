@@ -1,7 +1,6 @@
-"""A TCP relay that stands between a client and the broker and loses answers on purpose.
+"""A TCP relay between a client and the broker that drops some answers.
 
-It rewrites the broker's address in the answers that carry one, so that the client keeps coming
-through it.
+It rewrites the broker's address in answers, so that the client keeps using the relay.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ PRODUCE, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 3, 10, 60
 
 
 class Relay:
-    """Listens on a port of its own; `loses(n)` says if the answer to the n-th Produce is lost."""
+    """Listens on a port of its own; drops the answer to the n-th Produce if `loses(n)`."""
 
     def __init__(self, upstream: str, loses: Callable[[int], bool]) -> None:
         host, _, port = upstream.split(",")[0].rpartition(":")
@@ -92,7 +91,7 @@ class Relay:
             (correlation_id,) = struct.unpack_from(">i", frame, 4)
             api_key, lose = awaited.pop(correlation_id, (-1, False))
             if lose:
-                # The broker has appended; the client will never know from this connection.
+                # The broker has appended, but the client gets no answer on this connection.
                 self.lost_count += 1
                 break
             if api_key in (METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER):

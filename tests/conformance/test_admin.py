@@ -38,7 +38,7 @@ def library(request: pytest.FixtureRequest, bootstrap: str, open_admins: dict[st
 
 @pytest.fixture(scope="session")
 def bystander(bootstrap: str) -> Client:
-    """Produces and consumes around the admin calls."""
+    """Produces and consumes for the tests of admin calls."""
     return open_client("confluent-kafka", bootstrap)
 
 
@@ -64,7 +64,7 @@ def setting(library: Admin, topic: str, key: str) -> Setting:
     return library.settings("topic", topic)[key]
 
 
-def test_topic_lives_and_dies(library: Admin, topics: Topics) -> None:
+def test_topic_is_created_and_deleted(library: Admin, topics: Topics) -> None:
     name = topics.name()
     library.create_topic(name, 3, configs={"retention.ms": "5000", "cleanup.policy": "compact"})
     topics.wait_for(name, 3)
@@ -121,7 +121,7 @@ def test_deleting_records_moves_the_low_watermark(
     assert bystander.watermarks(topic, 0) == (6, 10)
 
 
-def test_settings_are_set_seen_and_taken_back(library: Admin, topic: str) -> None:
+def test_settings_are_set_described_and_removed(library: Admin, topic: str) -> None:
     default = setting(library, topic, "retention.ms")
     assert default == Setting("604800000", "DEFAULT_CONFIG", read_only=False, sensitive=False)
     library.alter(topic, "retention.ms", "5000")

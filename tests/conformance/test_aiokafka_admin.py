@@ -1,4 +1,4 @@
-"""aiokafka's own admin client, which speaks the oldest versions of the admin calls."""
+"""aiokafka's own admin client, which uses the oldest versions of the admin requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.conformance.conftest import Topics
 
 
 async def administer(bootstrap: str, name: str) -> dict[str, Any]:
-    """One life of a topic, and what was seen of it."""
+    """Creates, alters and deletes a topic, and returns the results of all calls."""
     seen: dict[str, Any] = {}
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
@@ -55,7 +55,7 @@ async def _create_strictly(admin: AIOKafkaAdminClient, wanted: NewTopic) -> None
             raise TopicAlreadyExistsError
 
 
-def test_topic_lives_and_dies(bootstrap: str, topics: Topics) -> None:
+def test_topic_is_created_and_deleted(bootstrap: str, topics: Topics) -> None:
     name = topics.name()
     seen = asyncio.run(administer(bootstrap, name))
     assert seen["listed"]

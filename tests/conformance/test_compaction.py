@@ -1,4 +1,4 @@
-"""Compacted topics as clients meet them: the newest of each key, gaps, tombstones, transactions."""
+"""Compacted topics as clients see them: newest records, gaps, tombstones, transactions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.waiting import eventually_passes
 PATIENCE_S = 120.0
 NOW_MS = int(time.time() * 1000) - 10_000_000
 STEP_MS = 2000
-"""From one record to the next: more than segment.ms, so each begins a segment."""
+"""The time between two records: more than segment.ms, so each begins a segment."""
 COMPACTED = {
     "cleanup_policy": "compact",
     "segment_ms": "1000",
@@ -89,7 +89,7 @@ def new_log(bootstrap: str, topics: Topics) -> Callable[..., Log]:
     return lambda **configs: Log(bootstrap, topics.create(**{**COMPACTED, **configs}))
 
 
-def eventually_rows(log: Log, expected: list[Row]) -> None:
+def wait_for_rows(log: Log, expected: list[Row]) -> None:
     eventually_passes(lambda: _same(log.rows(), expected), PATIENCE_S)
 
 
@@ -103,7 +103,7 @@ def test_newest_of_each_key_stays_at_its_offset(new_log: Callable[..., Log]) -> 
         log.put(b"k%d" % (number % 3), b"v%d" % number)
     log.put(b"last", b"in the segment that is written to")
     end = log.end()
-    eventually_rows(
+    wait_for_rows(
         log,
         [
             (9, b"k0", b"v9"),
@@ -115,7 +115,7 @@ def test_newest_of_each_key_stays_at_its_offset(new_log: Callable[..., Log]) -> 
     assert log.end() == end
 
 
-def test_segment_that_is_written_to_is_left_alone(new_log: Callable[..., Log]) -> None:
+def test_active_segment_is_not_cleaned(new_log: Callable[..., Log]) -> None:
     log = new_log(segment_ms="100000000")
     for number in range(5):
         log.put(b"k", b"v%d" % number)
@@ -123,11 +123,11 @@ def test_segment_that_is_written_to_is_left_alone(new_log: Callable[..., Log]) -
     for number in range(3):
         other.put(b"k", b"v%d" % number)
     other.put(b"end", b"0")
-    eventually_rows(other, [(2, b"k", b"v2"), (3, b"end", b"0")])
+    wait_for_rows(other, [(2, b"k", b"v2"), (3, b"end", b"0")])
     assert len(log.rows()) == 5
 
 
-def test_tombstone_removes_its_key_and_goes_itself(new_log: Callable[..., Log]) -> None:
+def test_tombstone_removes_its_key_and_is_removed_later(new_log: Callable[..., Log]) -> None:
     log = new_log()
     log.put(b"gone", b"1")
     log.put(b"here", b"1")
@@ -141,12 +141,12 @@ def test_tombstone_removes_its_key_and_goes_itself(new_log: Callable[..., Log]) 
     eventually_passes(is_gone, PATIENCE_S)
 
 
-def test_tombstone_is_there_for_who_reads_in_time(new_log: Callable[..., Log]) -> None:
+def test_tombstone_is_visible_to_timely_readers(new_log: Callable[..., Log]) -> None:
     log = new_log(delete_retention_ms="86400000")
     log.put(b"gone", b"1")
     log.put(b"gone", None)
     log.put(b"end", b"0")
-    eventually_rows(log, [(1, b"gone", None), (2, b"end", b"0")])
+    wait_for_rows(log, [(1, b"gone", None), (2, b"end", b"0")])
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
@@ -156,10 +156,10 @@ def test_compressed_records_are_cleaned_too(new_log: Callable[..., Log], codec: 
     for number in range(4):
         log.put(b"k", b"x" * 500 + b"%d" % number, producer)
     log.put(b"end", b"0", producer)
-    eventually_rows(log, [(3, b"k", b"x" * 500 + b"3"), (4, b"end", b"0")])
+    wait_for_rows(log, [(3, b"k", b"x" * 500 + b"3"), (4, b"end", b"0")])
 
 
-def test_records_of_one_batch_lose_the_older_ones_of_a_key(new_log: Callable[..., Log]) -> None:
+def test_older_records_of_a_key_are_removed_within_a_batch(new_log: Callable[..., Log]) -> None:
     log = new_log()
     producer = log.new_producer(**{"linger.ms": 1000, "compression.type": "lz4"})
     for number in range(30):
@@ -167,7 +167,7 @@ def test_records_of_one_batch_lose_the_older_ones_of_a_key(new_log: Callable[...
     assert producer.flush(30) == 0
     log.put(b"roll", b"0")
     expected = [(27, b"k0", b"27"), (28, b"k1", b"28"), (29, b"k2", b"29"), (30, b"roll", b"0")]
-    eventually_rows(log, expected)
+    wait_for_rows(log, expected)
 
 
 def test_record_without_key_is_refused(new_log: Callable[..., Log]) -> None:
@@ -177,7 +177,7 @@ def test_record_without_key_is_refused(new_log: Callable[..., Log]) -> None:
     assert refused.value.args[0].code() == KafkaError.INVALID_RECORD
 
 
-def test_aborted_records_go_and_committed_ones_stay(new_log: Callable[..., Log]) -> None:
+def test_aborted_records_are_removed_and_committed_ones_kept(new_log: Callable[..., Log]) -> None:
     log = new_log()
     log.put(b"a", b"old")
     producer = log.new_producer(**{"transactional.id": log.topic, "transaction.timeout.ms": 30000})
@@ -202,7 +202,7 @@ def test_aborted_records_go_and_committed_ones_stay(new_log: Callable[..., Log])
     ]
 
 
-def test_idempotent_producer_goes_on_after_its_records_were_cleaned(
+def test_idempotent_producer_continues_after_its_records_were_cleaned(
     new_log: Callable[..., Log],
 ) -> None:
     log = new_log()
@@ -211,7 +211,7 @@ def test_idempotent_producer_goes_on_after_its_records_were_cleaned(
     for number in range(1, 5):
         log.put(b"k", b"%d" % number)
     log.put(b"end", b"0")
-    eventually_rows(log, [(4, b"k", b"4"), (5, b"end", b"0")])
+    wait_for_rows(log, [(4, b"k", b"4"), (5, b"end", b"0")])
     log.put(b"k", b"6", quiet)
     log.put(b"end", b"1", quiet)
     eventually_passes(

@@ -61,7 +61,7 @@ def alter(
 
 
 def becomes(raw: RawClient, topic: str, key: str, value: str, source: int) -> None:
-    """Apache Kafka shows a change to DescribeConfigs a moment after it acknowledged it."""
+    """In Apache Kafka, DescribeConfigs returns a change a moment after it was acknowledged."""
 
     def shown() -> None:
         row = configs(raw, topic, key)[key]
@@ -93,7 +93,7 @@ def test_topic_defaults_have_kafkas_values_and_types(
     assert not row["is_sensitive"]
 
 
-def test_synonyms_and_documentation_only_when_asked(raw: RawClient, topic: str) -> None:
+def test_synonyms_and_documentation_only_on_request(raw: RawClient, topic: str) -> None:
     bare = configs(raw, topic, "max.message.bytes")["max.message.bytes"]
     assert bare["synonyms"] == []
     assert bare["documentation"] is None
@@ -106,7 +106,9 @@ def test_synonyms_and_documentation_only_when_asked(raw: RawClient, topic: str) 
     assert len(full["documentation"]) > 20
 
 
-def test_only_the_keys_asked_for_and_unknown_ones_left_out(raw: RawClient, topic: str) -> None:
+def test_only_requested_keys_are_returned_and_unknown_ones_ignored(
+    raw: RawClient, topic: str
+) -> None:
     assert set(configs(raw, topic, "retention.ms", "nope")) == {"retention.ms"}
     everything = configs(raw, topic)
     answer = describe(raw, topic, [])
@@ -203,7 +205,7 @@ def broker_name(raw: RawClient) -> str:
     return str(raw.call("metadata", 12, topics=[])["brokers"][0]["node_id"])
 
 
-def test_broker_settings_tell_where_they_come_from(raw: RawClient) -> None:
+def test_broker_settings_have_their_source(raw: RawClient) -> None:
     found = configs(raw, broker_name(raw), kind=BROKER, include_synonyms=True)
     limit = found["message.max.bytes"]
     assert (limit["value"], limit["config_type"], limit["config_source"]) == (

@@ -1,4 +1,4 @@
-"""Consume, transform, produce with Java's client, as its documentation shows it, read_committed."""
+"""A consume-transform-produce loop with Java's client, as in its documentation, read_committed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.conformance.conftest import Topics
 from tests.conformance.transactional import finish
 
 COUNT = 14
-"""Inputs a partition: with seven in a transaction, enough for some that are committed between others."""
+"""Inputs per partition: with seven per transaction, enough for some commits between others."""
 
 
 @pytest.mark.parametrize("client", ["java-4.3.0", "java-3.9.0"], indirect=True)
-def test_every_input_is_in_the_output_once_though_a_transaction_is_aborted_and_one_is_left_open(
+def test_every_input_is_in_the_output_once_despite_aborted_and_open_transactions(
     client: Client, topics: Topics, group: str
 ) -> None:
     assert isinstance(client, JavaClient)

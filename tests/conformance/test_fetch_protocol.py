@@ -91,7 +91,7 @@ def test_unknown_topic_or_partition(raw: RawClient, filled: str, topics: Topics)
 
 
 @pytest.mark.parametrize("limit", [0, 1, 100])
-def test_first_batch_comes_whole_however_small_the_limit(
+def test_first_batch_is_complete_however_small_the_limit(
     raw: RawClient, filled: str, limit: int
 ) -> None:
     assert bases(fetch(raw, filled, partition_max_bytes=limit)) == [0]
@@ -175,7 +175,7 @@ def test_waiting_fetch_waits_until_min_bytes_are_there(
     assert bases(row) == [0, 1]
 
 
-def test_waiting_fetch_does_not_hold_up_other_connections(
+def test_waiting_fetch_does_not_delay_other_connections(
     bootstrap: str, raw: RawClient, topic: str
 ) -> None:
     with RawClient(bootstrap) as waiting:
@@ -270,7 +270,7 @@ def test_session_returns_only_partitions_that_changed(raw: RawClient, topics: To
     assert partitions_in(session.fetch([])) == [3, 7]
 
 
-def test_session_forgets_partitions_on_request(raw: RawClient, topics: Topics) -> None:
+def test_session_removes_partitions_on_request(raw: RawClient, topics: Topics) -> None:
     topic = topics.create(partitions=3)
     session = Session(raw, topic, 3)
     session.fetch([], forgotten=[1])

@@ -16,7 +16,7 @@ SESSION_MS, REBALANCE_MS = 10_000, 10_000
 
 
 class GroupMember:
-    """One member on a connection of its own, so that a waiting join holds up nobody."""
+    """One member on its own connection, so that a waiting join does not block the others."""
 
     def __init__(self, bootstrap: str, group: str, **defaults: Any) -> None:
         self.raw = RawClient(bootstrap, client_id="member")
@@ -51,12 +51,12 @@ class GroupMember:
         return answer
 
     def join(self, version: int = 7, **values: Any) -> dict[str, Any]:
-        """Join, and again with the member id that the first answer gave."""
+        """Join, then join again with the member id of the first answer."""
 
         def attempt() -> dict[str, Any]:
             self.start_join(version, **values)
             answer = self.finish_join()
-            # Asked again while the coordinator still loads, in the first moments of a group.
+            # Retried while the coordinator is still loading.
             assert answer["error_code"] not in (
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -176,7 +176,9 @@ def test_every_join_version(stage: Stage, version: int) -> None:
     assert answer["leader"] == answer["member_id"]
 
 
-def test_leader_shares_out_and_followers_are_told(stage: Stage, raw: RawClient) -> None:
+def test_leader_assigns_and_followers_receive_their_assignments(
+    stage: Stage, raw: RawClient
+) -> None:
     leader, follower = stage.alone(), stage.member()
     follower.start_join()
     assert follower.finish_join()["error_code"] == ErrorCode.MEMBER_ID_REQUIRED
@@ -212,7 +214,7 @@ def test_leader_shares_out_and_followers_are_told(stage: Stage, raw: RawClient) 
     assert (leader.heartbeat(), follower.heartbeat()) == (ErrorCode.NONE, ErrorCode.NONE)
 
 
-def test_silent_member_is_dropped_when_the_rebalance_times_out(stage: Stage) -> None:
+def test_silent_member_is_removed_when_the_rebalance_times_out(stage: Stage) -> None:
     silent = stage.alone(rebalance_timeout=500)
     newcomer = stage.member(rebalance_timeout=500)
     joined = newcomer.join()
@@ -387,7 +389,7 @@ def test_every_offset_commit_version(raw: RawClient, topic: str, group: str, ver
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_commit_for_no_partition_names_only_a_topic_that_is_unknown(
+def test_commit_without_partitions_returns_only_unknown_topics(
     raw: RawClient, topic: str, group: str, version: int
 ) -> None:
     names = [topic, f"{topic}-absent"]
@@ -453,7 +455,7 @@ def test_unknown_group_is_dead(raw: RawClient, group: str) -> None:
     )
 
 
-def test_nobody_leaves_an_unknown_group(raw: RawClient, group: str) -> None:
+def test_leaving_an_unknown_group_fails(raw: RawClient, group: str) -> None:
     names = [("stranger", None), ("", "instance")]
     rows = [{"member_id": member, "group_instance_id": name} for member, name in names]
 
@@ -493,7 +495,7 @@ def test_listing_filters_by_state_and_type(raw: RawClient, stage: Stage, group: 
         assert listed(version) is not None
 
 
-def test_static_member_returns_to_its_place_without_a_rebalance(stage: Stage, topic: str) -> None:
+def test_static_member_rejoins_without_a_rebalance(stage: Stage, topic: str) -> None:
     first = stage.alone(instance="one")
     assert first.member_id.startswith("one-")
     back = stage.member(instance="one")

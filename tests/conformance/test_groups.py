@@ -47,7 +47,7 @@ class Member:
         try:
             self._consumer.commit()
         except ClientFailure:
-            # A rebalance came between: once it is over, commit what is still ours.
+            # There was a rebalance: after it, commit the partitions that are still assigned.
             return
         self.committed = True
 
@@ -168,7 +168,7 @@ def test_records_flowing_through_rebalances_are_never_skipped(crew: Crew) -> Non
     eventually_passes(all_seen, within_s=60)
 
 
-def test_cooperative_members_share_without_reading_twice(crew: Crew) -> None:
+def test_cooperative_members_rebalance_without_reading_twice(crew: Crew) -> None:
     if "cooperative-sticky" in crew.client.lacks:
         pytest.skip(
             f"{crew.client.name} has no cooperative-sticky assignor: a limit of the library, nothing to install"
@@ -209,7 +209,7 @@ def test_static_member_restarts_without_a_rebalance(crew: Crew, raw: RawClient) 
     before = {m["group_instance_id"]: m for m in describe(raw, crew.group)["members"]}
     share = set(restarts.assignment())
     crew.leave(restarts)
-    # A static member closes without leaving: its place is kept for the session timeout.
+    # A static member closes without leaving: its assignment is kept for the session timeout.
     kept = describe(raw, crew.group)
     assert kept["group_state"] == "Stable"
     assert {m["group_instance_id"] for m in kept["members"]} == {"stays", "restarts"}

@@ -16,7 +16,7 @@ from kafkaesque.model.errors import ErrorCode
 
 @pytest.fixture
 def direct(bootstrap: str) -> str:
-    """The address, if a relay can stand in for it."""
+    """The address, if it can be replaced by that of a relay."""
     if not bootstrap.startswith("127.0.0.1:") or "," in bootstrap:
         pytest.skip("the relay needs a single broker on 127.0.0.1: run without KAFKA")
     return bootstrap
@@ -75,7 +75,7 @@ def test_repeated_batch_is_answered_with_its_first_offset(sender: Sender) -> Non
     assert sender.send(3) == (ErrorCode.NONE, 3)
 
 
-def test_repeats_are_known_for_the_last_five_batches(sender: Sender) -> None:
+def test_repeats_are_recognised_for_the_last_five_batches(sender: Sender) -> None:
     for sequence in range(8):
         assert sender.send(sequence) == (ErrorCode.NONE, sequence)
     for sequence in range(3, 8):
@@ -124,7 +124,7 @@ def test_sequences_count_per_partition(raw: RawClient, topics: Topics) -> None:
         assert (answer["error_code"], answer["base_offset"]) == (ErrorCode.NONE, 0)
 
 
-def test_producer_ids_are_never_given_twice(raw: RawClient) -> None:
+def test_producer_ids_are_unique(raw: RawClient) -> None:
     given = [producer_id(raw) for _ in range(50)]
     assert len({one for one, _ in given}) == 50
     assert {epoch for _, epoch in given} == {0}

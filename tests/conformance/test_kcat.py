@@ -51,7 +51,7 @@ def test_lines_with_keys_and_headers_round_trip(bootstrap: str, topic: str) -> N
     assert got[0]["headers"] == ["a", "1", "a", "2"]
 
 
-def test_empty_values_become_null_when_asked(bootstrap: str, topic: str) -> None:
+def test_empty_values_become_null_on_request(bootstrap: str, topic: str) -> None:
     kcat(bootstrap, "-P", "-t", topic, "-K", ":", "-Z", feed=b"k:\n")
     (got,) = read(bootstrap, topic)
     assert (got["key"], got["payload"]) == ("k", None)

@@ -1,4 +1,4 @@
-"""The launcher of Apache Kafka: what it says when something is missing, what it leaves behind."""
+"""The launcher of Apache Kafka: its errors, and its cleanup."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ os.kill(os.getpid(), 9)
 
 
 @pytest.mark.parametrize("tool", ["java", "mvn"])
-def test_missing_tool_is_named_with_how_to_get_it(
+def test_missing_tool_is_named_with_an_installation_hint(
     monkeypatch: pytest.MonkeyPatch, tool: str
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
@@ -54,7 +54,7 @@ def test_cached_classpath_is_used_only_while_its_jars_exist(
         classpath(["a:b:1"])
 
 
-def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
+def test_nothing_remains_when_the_parent_is_killed(tmp_path: Path) -> None:
     directory = tmp_path / "kafka"
     directory.mkdir()
     outcome = subprocess.run(
@@ -78,8 +78,8 @@ def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
     eventually_passes(gone)
 
 
-def test_port_that_somebody_else_has_is_refused() -> None:
-    """A stranger's Kafka there would answer in ours' place."""
+def test_port_in_use_is_refused() -> None:
+    """Another Kafka on that port would answer in place of ours."""
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
         pytest.raises(JavaServerFailed, match="is in use"),

@@ -27,7 +27,7 @@ def filled(raw: RawClient, topic: str) -> str:
 
 
 def answer_of(row: dict[str, Any]) -> tuple[int, int, int, int]:
-    """With the first leader's epoch as 0, which is 0 in Kafka and 1 here."""
+    """Epochs relative to the first leader's, which is 0 in Kafka and 1 here."""
     return row["error_code"], row["offset"], row["timestamp"], min(row["leader_epoch"], 0)
 
 

@@ -1,4 +1,4 @@
-"""Produce on the wire: what is accepted, what is refused and with which code."""
+"""Produce on the wire: accepted requests, and the error codes of refused ones."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_invalid_acks_is_refused_per_partition(raw: RawClient, topic: str) -> No
     assert list_offset(raw, topic, -1)["offset"] == 0
 
 
-def test_size_limit_is_of_the_whole_batch(raw: RawClient, topics: Topics) -> None:
+def test_size_limit_applies_to_the_whole_batch(raw: RawClient, topics: Topics) -> None:
     topic = topics.create(max_message_bytes="1000")
     overhead = len(encode([Record(b"k", b"x" * 900, NOW)])) - 900
     fits = encode([Record(b"k", b"x" * (1000 - overhead), NOW)])
@@ -187,7 +187,7 @@ def test_acks_0_has_no_answer_and_keeps_the_connection(raw: RawClient, topic: st
     assert produce(raw, topic, GOOD)["base_offset"] == 9
 
 
-def test_one_bad_partition_does_not_spoil_the_others(raw: RawClient, topics: Topics) -> None:
+def test_one_bad_partition_does_not_affect_the_others(raw: RawClient, topics: Topics) -> None:
     topic = topics.create(partitions=2)
     answer = raw.call(
         "produce",
@@ -214,9 +214,7 @@ def test_one_bad_partition_does_not_spoil_the_others(raw: RawClient, topics: Top
     assert rows[0]["base_offset"] == 0
 
 
-def test_broker_writes_offset_and_epoch_and_touches_nothing_else(
-    raw: RawClient, topic: str
-) -> None:
+def test_broker_changes_only_offset_and_epoch(raw: RawClient, topic: str) -> None:
     for _ in range(2):
         produce(raw, topic, GOOD)
     _first, second = batches.split(fetch(raw, topic)["records"])

@@ -1,4 +1,4 @@
-"""What every client produces, it (and the bytes on the broker) gives back unchanged."""
+"""Every client consumes what it produced, unchanged, and the broker stores the same bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOW = int(time.time() * 1000)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def test_keys_values_and_timestamps_come_back_as_they_went(client: Client, topic: str) -> None:
+def test_keys_values_and_timestamps_are_unchanged(client: Client, topic: str) -> None:
     sent = [
         Message(b"plain", b"key", timestamp_ms=NOW - 5000),
         Message(b"no key", None, timestamp_ms=NOW - 4000),
@@ -52,7 +52,7 @@ def test_headers_keep_order_duplicates_and_empty_values(client: Client, topic: s
     assert tuple(got[1].headers) == ()
 
 
-def test_null_header_value_comes_back_as_null(client: Client, topic: str) -> None:
+def test_null_header_value_stays_null(client: Client, topic: str) -> None:
     if "null header" in client.lacks:
         pytest.skip(
             f"{client.name} cannot send a null header value: a limit of the library, nothing to install"
@@ -92,7 +92,7 @@ def test_every_acks_setting_stores_the_records(client: Client, topic: str, acks:
     assert [r.value for r in client.read_all(topic, 20)] == [b"%d" % index for index in range(20)]
 
 
-def test_partitions_are_written_where_the_client_says(client: Client, topics: Topics) -> None:
+def test_records_are_written_to_the_chosen_partitions(client: Client, topics: Topics) -> None:
     topic = topics.create(partitions=3)
     sent = [Message(b"%d" % index, partition=index % 3) for index in range(30)]
     client.produce(topic, sent)
@@ -126,7 +126,7 @@ def test_producing_to_an_absent_topic_creates_it(client: Client, topics: Topics)
     topic = topics.name("auto")
     if "auto-create" in client.lacks:
         pytest.skip(
-            f"{client.name} does not ask for auto-creation: a limit of the library, nothing to install"
+            f"{client.name} does not request auto-creation: a limit of the library, nothing to install"
         )
     assert client.produce(topic, [Message(b"first")]) == [0]
     assert [r.value for r in client.read_all(topic, 1)] == [b"first"]
@@ -188,7 +188,7 @@ def test_consumer_of_an_absent_topic_creates_it_only_when_allowed(
     consumer = client.subscribe([topic], ConsumerOptions(group=group, allow_auto_create=allowed))
 
     def polled() -> None:
-        # librdkafka reports the absent topic (code 3), the others keep asking in silence.
+        # librdkafka reports the absent topic (code 3), the others retry silently.
         with contextlib.suppress(ClientFailure):
             assert consumer.poll(0.3) == []
         assert exists(raw, topic) == allowed

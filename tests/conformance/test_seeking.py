@@ -30,7 +30,7 @@ def test_seek_goes_to_the_exact_offset(client: Client, topic: str) -> None:
         consumer.close()
 
 
-def test_reader_from_the_end_sees_only_what_comes_later(client: Client, topic: str) -> None:
+def test_reader_from_the_end_sees_only_later_records(client: Client, topic: str) -> None:
     client.produce(topic, [Message(b"old") for _ in range(5)])
     consumer = client.assign([(topic, 0)], ConsumerOptions(reset="latest"))
     try:
@@ -107,9 +107,11 @@ def test_watermarks_of_an_empty_and_a_filled_partition(client: Client, topics: T
     assert client.watermarks(topic, 1) == (0, 3)
 
 
-def test_position_follows_what_was_read(client: Client, topic: str) -> None:
+def test_position_follows_the_records_read(client: Client, topic: str) -> None:
     if "position" in client.lacks:
-        pytest.skip(f"{client.name} tells no position: a limit of the library, nothing to install")
+        pytest.skip(
+            f"{client.name} has no position call: a limit of the library, nothing to install"
+        )
     client.produce(topic, [Message(b"%d" % index) for index in range(10)])
     consumer = client.assign([(topic, 0)], ConsumerOptions())
     try:
@@ -137,7 +139,7 @@ def test_small_partition_limit_still_makes_progress(client: Client, topic: str) 
     "client", ["confluent-kafka", "kafka-python", "aiokafka", "franz-go"], indirect=True
 )
 def test_waiting_reader_is_woken_by_new_data(client: Client, topic: str) -> None:
-    # The fetch may wait far longer than we do: only a wake-up on append can finish it in time.
+    # The fetch may wait far longer than this test: only a wake-up on append can finish it in time.
     options = ConsumerOptions(fetch_max_wait_ms=25_000, fetch_min_bytes=1)
     consumer = client.assign([(topic, 0)], options)
     try:

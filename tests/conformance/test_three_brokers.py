@@ -1,4 +1,4 @@
-"""Transactions of real clients over three brokers, in every run; `KAFKA=cluster` has all tests there."""
+"""Transactions of real clients on three brokers, in every run; `KAFKA=cluster` runs all tests there."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from tests.conformance.clients import Client
 from tests.conformance.conftest import SETTINGS
-from tests.conformance.test_transactions import (  # noqa: F401 - collected here once more
+from tests.conformance.test_transactions import (  # noqa: F401 - collected here again
     opened,
     test_committed_transactions_are_read_and_aborted_ones_are_not,
-    test_consumed_offsets_are_committed_with_what_was_made_of_them,
+    test_consumed_offsets_are_committed_with_the_results,
 )
 
 from kafkaesque.testing import Cluster

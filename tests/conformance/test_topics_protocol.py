@@ -35,7 +35,7 @@ def create(raw: RawClient, name: str, *, validate_only: bool = False, **row: Any
     return found
 
 
-def test_metadata_creates_a_topic_when_asked(raw: RawClient, topics: Topics) -> None:
+def test_metadata_creates_a_topic_on_request(raw: RawClient, topics: Topics) -> None:
     name = topics.name("auto")
     assert metadata(raw, name)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     metadata(raw, name, create=True)
@@ -105,7 +105,7 @@ def test_every_metadata_version_names_the_brokers(raw: RawClient, topic: str, ve
         assert answer["cluster_id"]
 
 
-def test_authorized_operations_only_when_asked(raw: RawClient, topic: str) -> None:
+def test_authorized_operations_only_on_request(raw: RawClient, topic: str) -> None:
     def ask(wanted: bool) -> tuple[int, int]:
         answer = raw.call(
             "metadata",

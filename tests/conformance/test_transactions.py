@@ -1,4 +1,4 @@
-"""Transactions with real clients: librdkafka, aiokafka and Java 3 speak the old flow, Java 4 the new one."""
+"""Transactions with real clients: librdkafka, aiokafka and Java 3 use the old flow, Java 4 the new one."""
 
 from __future__ import annotations
 
@@ -54,9 +54,7 @@ def test_committed_transactions_are_read_and_aborted_ones_are_not(
         assert finish(client, topic, partition) == wanted
 
 
-def test_many_small_transactions_follow_one_another(
-    client: Client, opened: Open, topic: str
-) -> None:
+def test_many_small_transactions_in_sequence(client: Client, opened: Open, topic: str) -> None:
     producer = opened()
     for number in range(30):
         producer.transact(topic, b"%d" % number)
@@ -105,7 +103,7 @@ def test_transaction_that_takes_too_long_is_aborted(
 
 
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-def test_consumed_offsets_are_committed_with_what_was_made_of_them(
+def test_consumed_offsets_are_committed_with_the_results(
     client: Client, opened: Open, topics: Topics, group: str, raw: RawClient, commit: bool
 ) -> None:
     source, target = topics.create(), topics.create()
@@ -140,11 +138,11 @@ def test_consumed_offsets_are_committed_with_what_was_made_of_them(
     assert made == ([b"made of %d" % number for number in range(10)] if commit else [])
 
 
-def test_administrator_sees_and_aborts_an_open_transaction(
+def test_admin_client_describes_and_aborts_an_open_transaction(
     client: Client, opened: Open, topic: str
 ) -> None:
     if not isinstance(client, JavaClient):
-        pytest.skip("only Java's administrator knows transactions: run with -k java")
+        pytest.skip("only Java's admin client supports transactions: run with -k java")
     name = f"tx-{uuid.uuid4().hex}"
     producer = opened(name)
     producer.begin()

@@ -1,4 +1,4 @@
-"""Transactions as they stand on the wire: both flows, late messages, and who is told what.
+"""Transactions on the wire: both flows, late messages, fencing and error codes.
 
 `flow` 1 is the one of librdkafka, aiokafka and Java before 4; 2 is KIP-890's, which raises the epoch
 with every transaction and has Produce itself add its partitions.
@@ -37,13 +37,13 @@ NONE = ErrorCode.NONE
 
 
 def record(value: bytes) -> batches.Record:
-    """Of today, as markers are: records that are a week apart have segments of their own, and a fetch
-    gives out one segment."""
+    """A current timestamp, as markers have: records a week apart are in different segments, and a fetch
+    returns one segment."""
     return batches.Record(b"k", value, int(time.time() * 1000))
 
 
 class Producer:
-    """A transactional producer that does exactly what it is told."""
+    """A transactional producer that sends exactly the given requests."""
 
     def __init__(self, raw: RawClient, flow: int, name: str | None = None) -> None:
         self.raw, self.flow = raw, flow
@@ -52,7 +52,7 @@ class Producer:
         self.sequences: dict[tuple[str, int], int] = {}
 
     def init(self, timeout_ms: int = 60_000, **known: int) -> int:
-        """The error code, once neither the coordinator nor a transaction is on its way."""
+        """The error code, after retries while the coordinator loads or a transaction is completing."""
 
         def ask() -> int:
             (row,) = self.raw.call("find_coordinator", 4, key_type=1, coordinator_keys=[self.name])[
@@ -95,7 +95,7 @@ class Producer:
         )
 
     def begin(self, topic: str, partition: int = 0) -> None:
-        """What comes before the first batch: nothing, in the new flow."""
+        """Preparation of the first batch: none, in the new flow."""
         if self.flow == OLD:
             eventually_passes(lambda: _is(self.add(topic, partition), NONE))
 
@@ -122,7 +122,7 @@ class Producer:
         return int(answer["responses"][0]["partition_responses"][0]["error_code"])
 
     def send(self, topic: str, *values: bytes, partition: int = 0) -> None:
-        """Begin if need be, and write."""
+        """Begin if necessary, and write."""
         sequence = self.sequences.get((topic, partition), 0)
         self.begin(topic, partition)
         batch = self.batch(*values, sequence=sequence)
@@ -185,7 +185,7 @@ def new(raw: RawClient) -> Producer:
 
 
 def committed_values(raw: RawClient, topic: str, partition: int = 0) -> list[bytes]:
-    """What a reader of committed transactions makes of the log, by the rules of KIP-98."""
+    """The records that a read_committed consumer returns, by the rules of KIP-98."""
     row = fetch(raw, topic, 0, partition=partition, isolation_level=READ_COMMITTED)
     assert row["error_code"] == NONE
     aborted = sorted(
@@ -208,7 +208,7 @@ def _values(batch: bytes) -> list[bytes]:
     return [record.value or b"" for record in decode_batch(batch)]
 
 
-# -- what is seen -----------------------------------------------------------------------------------
+# -- visibility -----------------------------------------------------------------------------------
 
 
 def test_committed_transaction_is_seen_and_aborted_one_is_not(
@@ -244,7 +244,7 @@ def test_open_transaction_holds_back_readers_of_committed_ones_only(
     assert committed_values(raw, topic) == [b"plain", b"plain"]
 
 
-def test_aborted_range_is_told_wherever_a_fetch_begins_in_it(
+def test_aborted_range_is_returned_wherever_a_fetch_begins_in_it(
     raw: RawClient, producer: Producer, topic: str
 ) -> None:
     producer.send(topic, b"a")
@@ -279,7 +279,7 @@ def test_marker_is_a_control_batch_with_the_kind_and_the_coordinators_epoch(
 # -- late messages ------------------------------------------------------------------------------------
 
 
-def test_late_end_of_the_last_transaction_does_not_touch_the_next(
+def test_late_end_of_the_last_transaction_does_not_affect_the_next(
     raw: RawClient, new: Producer, topic: str
 ) -> None:
     first_epoch = new.epoch
@@ -295,7 +295,7 @@ def test_late_end_of_the_last_transaction_does_not_touch_the_next(
     assert committed_values(raw, topic) == [b"a", b"b"]
 
 
-def test_repeated_end_is_answered_as_the_first_was(new: Producer, topic: str) -> None:
+def test_repeated_end_gets_the_same_answer(new: Producer, topic: str) -> None:
     new.send(topic, b"a")
     first = new.end_once(commit=True)
     assert first["error_code"] == NONE
@@ -335,7 +335,7 @@ def test_late_batch_for_a_partition_that_never_had_one_is_fenced(
 def test_late_batch_finds_no_transaction_in_the_old_flow(
     raw: RawClient, old: Producer, topic: str
 ) -> None:
-    """It was held back until its transaction was over: nothing may hang."""
+    """It was delayed until its transaction had ended: no transaction may hang."""
     old.send(topic, b"a")
     late = old.batch(b"late", sequence=1)
     old.end(commit=True)
@@ -415,7 +415,7 @@ def test_transaction_that_takes_too_long_is_aborted(
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 2**31 - 1])
-def test_timeout_out_of_range_is_refused_before_anybody_looks_for_the_coordinator(
+def test_timeout_out_of_range_is_refused_before_the_coordinator_is_looked_up(
     raw: RawClient, timeout_ms: int
 ) -> None:
     name = f"tx-{uuid.uuid4().hex}"
@@ -437,7 +437,7 @@ def test_unknown_ids_and_wrong_epochs_get_their_codes(producer: Producer, topic:
     assert producer.end_once(commit=True)["error_code"] == INVALID_MAPPING
 
 
-def test_unknown_partition_keeps_the_others_out(old: Producer, topic: str) -> None:
+def test_unknown_partition_rejects_the_whole_request(old: Producer, topic: str) -> None:
     answer = old.raw.call(
         "add_partitions_to_txn",
         3,
@@ -454,7 +454,7 @@ def test_unknown_partition_keeps_the_others_out(old: Producer, topic: str) -> No
     assert old.state() == "Empty"
 
 
-def test_end_twice_in_the_old_flow_is_fine_and_the_other_end_is_not(
+def test_repeated_end_in_the_old_flow_succeeds_and_the_opposite_end_does_not(
     old: Producer, topic: str
 ) -> None:
     old.send(topic, b"a")
@@ -464,7 +464,7 @@ def test_end_twice_in_the_old_flow_is_fine_and_the_other_end_is_not(
     assert old.end_once(commit=False)["error_code"] == INVALID_STATE
 
 
-def test_first_batch_of_a_transaction_must_not_jump_over_another(new: Producer, topic: str) -> None:
+def test_first_batch_of_a_transaction_must_not_skip_a_sequence(new: Producer, topic: str) -> None:
     new.send(topic, b"a")
     new.end(commit=True)
     new.settle()
@@ -544,7 +544,7 @@ def test_offsets_of_a_transaction_count_when_it_commits(
     assert offset_of(raw, group, topic) == wanted
 
 
-def test_offsets_of_a_member_that_is_none_are_refused(
+def test_offsets_of_an_unknown_member_are_refused(
     producer: Producer, topic: str, group: str
 ) -> None:
     if producer.flow == OLD:
@@ -666,10 +666,10 @@ ours = pytest.mark.skipif(
 
 @ours
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-def test_end_that_was_held_back_does_not_touch_the_next_transaction_of_the_old_flow(
+def test_delayed_end_does_not_affect_the_next_transaction_of_the_old_flow(
     bootstrap: str, old: Producer, topic: str, commit: bool
 ) -> None:
-    """The client gave up on the connection, asked again over another one, and went on."""
+    """The client gave up on the connection, retried over another one, and continued."""
     old.send(topic, b"a")
     with RawClient(bootstrap) as second:
         gave_up, old.raw = old.raw, second
@@ -687,7 +687,7 @@ def test_end_that_was_held_back_does_not_touch_the_next_transaction_of_the_old_f
 
 
 @ours
-def test_partition_that_was_held_back_begins_no_transaction_of_the_old_flow(
+def test_delayed_partition_begins_no_transaction_of_the_old_flow(
     bootstrap: str, old: Producer, topic: str
 ) -> None:
     old.send(topic, b"a")
@@ -703,10 +703,10 @@ def test_partition_that_was_held_back_begins_no_transaction_of_the_old_flow(
 
 
 @ours
-def test_batch_that_was_held_back_is_not_in_the_next_transaction_of_the_old_flow(
+def test_delayed_batch_is_not_in_the_next_transaction_of_the_old_flow(
     bootstrap: str, old: Producer, topic: str
 ) -> None:
-    """An aborted transaction's, with the sequence number that the partition waits for."""
+    """A batch of an aborted transaction, with the sequence number that the partition expects."""
     old.send(topic, b"a")
     with RawClient(bootstrap) as second:
         gave_up, old.raw = old.raw, second

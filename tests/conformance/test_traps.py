@@ -1,4 +1,4 @@
-"""The twelve traps that other brokers fell into (research/protocol.md 1.3), one test each."""
+"""Twelve compatibility errors of other brokers, one test each."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_trap_1_produce_is_advertised_from_0_yet_refused_below_3(
 def test_trap_1_old_librdkafka_really_compresses(
     bootstrap: str, raw: RawClient, topic: str, codec: str
 ) -> None:
-    # librdkafka before 2.11.1 sends uncompressed, without a word, where Produce starts at 3.
+    # librdkafka before 2.11.1 silently sends uncompressed batches if Produce starts at version 3.
     subprocess.run(
         ["kcat", "-P", "-b", bootstrap, "-t", topic, "-p", "0", "-z", codec],
         input=b"compressible " * 100,
@@ -52,8 +52,8 @@ def test_trap_1_old_librdkafka_really_compresses(
     assert batches.header(stored).codec == codec
 
 
-def test_trap_2_every_group_asked_for_has_an_entry(raw: RawClient, group: str) -> None:
-    # librdkafka aborts its process where one is missing.
+def test_trap_2_every_requested_group_has_an_entry(raw: RawClient, group: str) -> None:
+    # librdkafka aborts its process if one is missing.
     if 69 in ranges(raw):
         answer = raw.call("consumer_group_describe", 0, group_ids=[group, f"{group}-2"])
         assert {g["group_id"]: g["error_code"] for g in answer["groups"]} == {
@@ -65,7 +65,7 @@ def test_trap_2_every_group_asked_for_has_an_entry(raw: RawClient, group: str) -
 
 
 def test_trap_3_an_offset_found_by_time_has_its_timestamp(raw: RawClient, topic: str) -> None:
-    # Java throws "Invalid negative timestamp" where an offset comes without one.
+    # Java throws "Invalid negative timestamp" if an offset has none.
     produce(raw, topic, encode([Record(b"k", b"v", 1000), Record(b"k", b"v", 2000)]))
     for at in (0, 1000, 1500, -3):
         row = list_offset(raw, topic, at)
@@ -77,7 +77,7 @@ def test_trap_3_an_offset_found_by_time_has_its_timestamp(raw: RawClient, topic:
 
 def test_trap_4_unsupported_api_versions_is_answered_in_version_0(bootstrap: str) -> None:
     with RawClient(bootstrap) as client:
-        # Request header v2 and an empty body of a version that nobody knows.
+        # Request header v2 and an empty body of an unknown version.
         client.send_frame(struct.pack(">hhih", 18, 99, 7, -1) + b"\x00\x01\x01\x00")
         answer = client.receive_frame()
         correlation_id, code, count = struct.unpack_from(">ihi", answer)
@@ -87,14 +87,14 @@ def test_trap_4_unsupported_api_versions_is_answered_in_version_0(bootstrap: str
             key, low, high = struct.unpack_from(">hhh", answer, 10 + 6 * index)
             keys[key] = (low, high)
         assert len(answer) == 10 + 6 * count
-        # The client learns the right range of this one API, and the connection goes on.
+        # The client gets the supported range of this one API, and the connection stays open.
         low, high = keys[18]
         assert low == 0
         assert high >= 3
         assert client.call("api_versions", 0)["error_code"] == ErrorCode.NONE
 
 
-def test_trap_4_api_versions_wants_a_well_formed_client_name(raw: RawClient) -> None:
+def test_trap_4_api_versions_requires_a_well_formed_client_name(raw: RawClient) -> None:
     named = raw.call("api_versions", 3, client_software_name="raw", client_software_version="1.0")
     assert named["error_code"] == ErrorCode.NONE
     for name in ("", "two words"):
@@ -104,7 +104,7 @@ def test_trap_4_api_versions_wants_a_well_formed_client_name(raw: RawClient) -> 
         assert answer["error_code"] == ErrorCode.INVALID_REQUEST
 
 
-# (api key, oldest version) that a client of today was seen to send.
+# (api key, oldest version) that a current client sends.
 OLDEST_LIVE = {
     1: 4, 2: 1, 3: 0, 8: 2, 9: 1, 10: 0, 11: 0, 12: 0, 13: 0, 14: 0, 15: 0, 16: 0, 18: 0, 19: 2,
     20: 1, 21: 0, 22: 0, 23: 2, 32: 1, 33: 0, 35: 1, 37: 0, 42: 0, 44: 0, 47: 0, 60: 0, 75: 0,
@@ -129,7 +129,7 @@ def test_trap_6_ranges_make_us_a_kafka_of_4_3(raw: RawClient) -> None:
 
 def test_trap_7_topics_are_created_through_metadata(raw: RawClient, topics: Topics) -> None:
     name = topics.name("auto")
-    # Version 0 to 3 have no flag: they always meant it.
+    # Versions 0 to 3 have no flag and always permit creation.
     raw.call("metadata", 1, topics=[{"name": name}])
 
     def created() -> None:
@@ -149,7 +149,7 @@ def test_trap_8_fetch_in_the_middle_of_a_batch_returns_the_batch(
         assert batches.header(stored[0]).base_offset == offset // 10 * 10
 
 
-def test_trap_9_commit_metadata_comes_back(raw: RawClient, topic: str, group: str) -> None:
+def test_trap_9_commit_metadata_is_returned(raw: RawClient, topic: str, group: str) -> None:
     row: dict[str, Any] = {
         "partition_index": 0,
         "committed_offset": 3,
@@ -190,7 +190,9 @@ def test_trap_10_telemetry_is_offered_as_a_pair_or_not_at_all(raw: RawClient) ->
 def test_trap_11_the_advertised_host_is_an_address_as_given(bootstrap: str, raw: RawClient) -> None:
     host = bootstrap.split(",")[0].rpartition(":")[0]
     if host != "127.0.0.1":
-        pytest.skip("a broker elsewhere advertises what it was told: run without KAFKA")
+        pytest.skip(
+            "another broker advertises the address of its own configuration: run without KAFKA"
+        )
     (broker,) = raw.call("metadata", 12, topics=[])["brokers"]
     assert broker["host"] == "127.0.0.1"
 
@@ -233,10 +235,10 @@ def test_unsupported_version_of_another_api_closes_the_connection(bootstrap: str
     ("api", "version"),
     [("metadata", 1), ("metadata", 12), ("list_offsets", 7), ("produce", 3), ("produce", 9)],
 )
-def test_bytes_behind_a_request_mean_nothing(
+def test_bytes_after_a_request_are_ignored(
     raw: RawClient, topic: str, api: str, version: int
 ) -> None:
-    # librdkafka 2.16 sends some with Metadata v13, and Kafka never looks.
+    # librdkafka 2.16 sends some with Metadata v13, and Kafka ignores them.
     records = encode([Record(b"k", b"v")])
     row: dict[str, Any] = {"partition_index": 0, "timestamp": -1}
     values: dict[str, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""A transactional producer and a reader of committed transactions, in each library's own words."""
+"""A transactional producer and a read_committed consumer for each library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _names = itertools.count()
 
 
 class Transactional(abc.ABC):
-    """One producer with a transactional id. ClientFailure where the library reports one."""
+    """One producer with a transactional id. Raises ClientFailure for errors of the library."""
 
     @abc.abstractmethod
     def init(self) -> None: ...
@@ -112,7 +112,7 @@ class ConfluentTransactional(Transactional):
             consumer.close()
 
     def close(self) -> None:
-        with contextlib.suppress(ck.KafkaException):  # one that is fenced refuses everything
+        with contextlib.suppress(ck.KafkaException):  # a fenced producer refuses everything
             self._producer.purge()
 
 
@@ -207,7 +207,7 @@ def open_transactional(
 
 
 def read_committed(client: Client, topic: str, last: bytes, partition: int = 0) -> list[bytes]:
-    """The values that the library hands out from the beginning up to the value `last`."""
+    """The values that the library returns, from the beginning up to the value `last`."""
     if isinstance(client, Confluent):
         return _read_confluent(client, topic, last, partition)
     if isinstance(client, AioKafka):
@@ -227,7 +227,7 @@ def read_committed(client: Client, topic: str, last: bytes, partition: int = 0) 
 
 
 def finish(client: Client, topic: str, partition: int = 0) -> list[bytes]:
-    """Write a last record outside of any transaction; all that a reader gets before it."""
+    """Write a last record outside of any transaction; returns all that a reader gets before it."""
     client.produce(topic, [Message(END, partition=partition)])
     return read_committed(client, topic, END, partition)[:-1]
 

@@ -17,7 +17,7 @@ COUNT = 3
 
 
 class Brokers:
-    """Between `with` and its end; ports stay the same over restarts."""
+    """Three running brokers inside a `with`; ports stay the same over restarts."""
 
     def __init__(self, directory: Path) -> None:
         self._ports = ReservedPorts(COUNT)
@@ -30,6 +30,7 @@ class Brokers:
             self.target.bring_up(*self.target.nodes)
             self.wait_until_all_vote()
         except BaseException:
+            # Ctrl-C too: no process outlives the error.
             self.target.close()
             raise
         return self
@@ -48,7 +49,7 @@ class Brokers:
 
     @property
     def addresses(self) -> str:
-        """Of all, as a ZooKeeper client wants them."""
+        """All addresses, in the format of ZooKeeper clients."""
         return ",".join(map(self.address, range(COUNT)))
 
     def node_at(self, port: int) -> int:
@@ -67,7 +68,7 @@ class Brokers:
         self.target.bring_up(*nodes)
 
     def modes(self) -> dict[int, str]:
-        """leader or follower, of those that answer."""
+        """`leader` or `follower` for each broker that answers."""
         found: dict[int, str] = {}
         for node in self.target.awake:
             try:
@@ -82,7 +83,7 @@ class Brokers:
         return found
 
     def leader(self) -> int:
-        """The one that leads, as soon as there is exactly one."""
+        """The leader, as soon as there is exactly one."""
 
         def look() -> list[int]:
             leaders = [node for node, mode in self.modes().items() if mode == "leader"]
@@ -91,5 +92,5 @@ class Brokers:
         return eventually(look)[0]
 
     def wait_until_all_vote(self) -> None:
-        """Whoever has not joined the coordination group yet does not know its newest command."""
+        """Until a broker has joined the coordination group, it lacks the newest commands."""
         eventually(lambda: sorted(self.modes().values()) == ["follower", "follower", "leader"])

@@ -1,14 +1,14 @@
 """One server for the whole session, and a node of its own for each test.
 
-`ZOOKEEPER` says which:
+`ZOOKEEPER` selects it:
 
 - `broker`, the default: a broker of ours as a process, over its own Raft;
 - `brokers`: the second of three brokers of ours;
 - `alone`: our server without a broker, in a thread, with short sessions;
 - `apache`: a real ZooKeeper from Maven artefacts; `debian`: the one of Debian's package;
-- `host:port`: one that runs already (`python -m kafkaesque.testing.zookeeper --port N`).
+- `host:port`: a running one (`python -m kafkaesque.testing.zookeeper --port N`).
 
-An expectation that the real one does not meet is a wrong expectation.
+A test that fails against the real ZooKeeper is wrong.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kafkaesque.testing.zookeeper import DEBIAN, DEFAULT_VERSION, ZooKeeper, srv
 
 GIVEN = os.environ.get("ZOOKEEPER", "") or "broker"
 IS_BROKER = GIVEN in ("broker", "brokers")
-"""With ZooKeeper's own bounds of sessions and its own patience with empty containers."""
+"""A server with ZooKeeper's own limits of session timeouts and its interval of container checks."""
 IS_OURS = IS_BROKER or GIVEN == "alone"
 REAL_VERSIONS = {"apache": DEFAULT_VERSION, "debian": DEBIAN}
 WHITELIST = "ruok,srvr,mntr,dump"
@@ -79,7 +79,7 @@ def running_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker
 
 @pytest.fixture
 def brokers(running_brokers: Brokers) -> Iterator[Brokers]:
-    """Three that a test may break: afterwards they run, and all of them vote."""
+    """Three brokers that a test may break; afterwards all of them run and vote."""
     yield running_brokers
     running_brokers.target.heal()
     running_brokers.wait_until_all_vote()
@@ -97,7 +97,7 @@ def reaping_address(address: str) -> Iterator[str]:
 
 @pytest.fixture
 def since_3_9(address: str) -> None:
-    """Behaviour that we took from ZooKeeper 3.9, and that an older one (Debian 12's) has not yet."""
+    """Skips tests of behaviour of ZooKeeper 3.9 that older versions (Debian 12) lack."""
     found = re.search(rb"version: (\d+)\.(\d+)", srvr(int(address.rpartition(":")[2])))
     if not IS_OURS and found is not None and (int(found[1]), int(found[2])) < (3, 9):
         pytest.skip("as ZooKeeper 3.9 does it, and this one is older: run with ZOOKEEPER=apache")
@@ -108,7 +108,7 @@ NewClient = Callable[..., KazooClient]
 
 @pytest.fixture
 def new_client(address: str) -> Iterator[NewClient]:
-    """Makes started kazoo clients that are gone after the test."""
+    """Starts kazoo clients that are closed after the test."""
     clients: list[KazooClient] = []
 
     def make(timeout: float = 10.0, root: str = "", **options: object) -> KazooClient:
@@ -130,13 +130,13 @@ def client(new_client: NewClient) -> KazooClient:
 
 @contextlib.contextmanager
 def own_node(address: str) -> Iterator[str]:
-    """A node that only this test has; all below it goes afterwards."""
+    """A node for this test only; it is deleted afterwards, with everything below it."""
     own = f"/test-{uuid.uuid4().hex[:12]}"
     with opened(address) as keeper:
         keeper.create(own)
         yield own
         with contextlib.suppress(NoAuthError):
-            # A test of access may leave what only its own user could remove.
+            # A test of ACLs may leave nodes that only its own user could remove.
             keeper.delete(own, recursive=True)
 
 
@@ -154,7 +154,7 @@ def reaping_path(reaping_address: str) -> Iterator[str]:
 
 @pytest.fixture
 def raw(address: str) -> Iterator[Callable[[], RawClient]]:
-    """Makes raw connections that are closed after the test."""
+    """Opens raw connections that are closed after the test."""
     made: list[RawClient] = []
 
     def make() -> RawClient:

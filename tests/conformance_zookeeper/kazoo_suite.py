@@ -2,9 +2,9 @@
 
     python -m pytest -p tests.conformance_zookeeper.kazoo_suite -c /dev/null --pyargs kazoo.tests
 
-`ZOOKEEPER=host:port` runs it against that server instead. Left out are the tests that need an
+`ZOOKEEPER=host:port` runs it against that server instead. Not included are the tests that need an
 ensemble (read-only mode, reconfiguration, a changed list of hosts), SASL or TLS, or packages that
-are not here (gevent, eventlet).
+are not installed (gevent, eventlet).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 # Read by kazoo's tests when they decide what to skip.
 os.environ.setdefault("ZOOKEEPER_VERSION", "3.9.3")
 
-# Its harness makes keys for TLS with the first two; no test that is run here needs them.
+# Its harness creates TLS keys with the first two; no test that runs here needs them.
 for _absent in ("OpenSSL", "jks", "objgraph"):
     sys.modules.setdefault(_absent, types.ModuleType(_absent))
 sys.modules["objgraph"].count = lambda name: sum(  # type: ignore[attr-defined]
@@ -47,7 +47,7 @@ LEFT_OUT = (
 
 
 class Server:
-    """What kazoo's harness wants of one ZooKeeper."""
+    """The interface of one ZooKeeper that kazoo's harness expects."""
 
     def __init__(self) -> None:
         self._thread: ServerThread | None = None
@@ -86,7 +86,7 @@ class Cluster:
             server.run()
 
     def terminate(self) -> None:
-        """It is kept between test classes; the process ends it."""
+        """Does nothing: the server is shared by all test classes and ends with the process."""
 
     def get_logs(self) -> list[str]:
         return []

@@ -1,6 +1,6 @@
-"""A kazoo client that ends with its block, also when the block fails.
+"""A kazoo client that is closed at the end of its block, even if the block fails.
 
-One that stays goes on trying to connect, in threads of its own, under the tests that follow it.
+A client that is not closed keeps trying to connect, in its own threads, during the following tests.
 """
 
 from __future__ import annotations

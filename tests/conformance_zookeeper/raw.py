@@ -1,7 +1,7 @@
-"""ZooKeeper's wire by hand: one blocking socket, requests of any kind, replies as they come.
+"""ZooKeeper's wire protocol over one blocking socket: any request, raw replies.
 
-For what no client library would send. Bodies are written with our own codec, which kazoo's own
-serialisation checks in the other tests.
+For requests that no client library would send. Bodies are written with our own codec, which the tests
+with kazoo check against its serialisation.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class RawClient:
         return data
 
     def is_closed(self) -> bool:
-        """Waits until the server says something or closes: True if it closed."""
+        """Waits until the server sends something or closes; True if it closed."""
         try:
             return self._socket.recv(1) == b""
         except ConnectionResetError:

@@ -48,7 +48,7 @@ def test_a_sequential_node_returns_its_name(run: Run, path: str) -> None:
     assert made == {"path": path + "/job-0000000000"}
 
 
-def test_stat_is_shown_beside_the_data(run: Run, path: str) -> None:
+def test_stat_is_shown_with_the_data(run: Run, path: str) -> None:
     assert "version" in run("get", path, "--stat").stdout
 
 
@@ -63,14 +63,14 @@ def test_stat_is_shown_beside_the_data(run: Run, path: str) -> None:
         (("rm", "{}", "--recursive", "--version", "1"), 2, "either"),
     ],
 )
-def test_failure_says_what_is_wrong(
+def test_failures_name_their_cause(
     run: Run, path: str, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
     result = run(*(argument.format(path) for argument in arguments), code=code)
     assert words in result.stderr
 
 
-def test_server_that_is_not_there_is_named() -> None:
+def test_unreachable_server_is_named() -> None:
     result = CliRunner().invoke(coord, ["ls", "-s", "127.0.0.1:1", "--timeout", "0.3"])
     assert result.exit_code == 3
     assert "no ZooKeeper answered at 127.0.0.1:1" in result.stderr
@@ -92,7 +92,7 @@ def test_sessions_are_shown_with_what_they_hold_and_without(
         assert (quiet["count"], quiet["paths"]) == (0, [])
         assert (quiet["client"], quiet["server"]) == (f"{host}:{port}", ",".join(server_of(idle)))
     else:
-        # A server of somebody's own, which does not permit `dump`.
+        # A server that does not permit `dump`.
         assert "only those that own ephemeral nodes" in result.stderr
     assert path + "/mine" in run("sessions").stdout
 
@@ -150,7 +150,7 @@ def test_elected_once_and_then_followed(run: Run, new_client: NewClient, path: s
     holder.stop()
     answer = json.loads(run("elect", node, "--name", "me", "--once", "--json").stdout)
     assert (answer["role"], answer["master"]) == ("master", "me")
-    # It left in order, and its node with it.
+    # It closed its session, and so removed its node.
     eventually(lambda: new_client().exists(node) is None)
 
 

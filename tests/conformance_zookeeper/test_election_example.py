@@ -1,5 +1,5 @@
-"""examples/election, run as its README says, against whatever server is under test; and its app servers
-on three brokers of which two stop."""
+"""examples/election, run as its README describes, against the server under test; and its app servers
+on three brokers, two of which stop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_killed_master_is_followed_by_another_and_returns_as_follower(
         check=False,
     )
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
-    # What the servers say is indented, and may still come after the story has ended.
+    # The output of the servers is indented, and may still arrive after the end of the story.
     story = [line for line in outcome.stdout.splitlines() if not line.startswith("  ")]
     last = story[-1].split()
     assert last[1] == "follows"
@@ -68,7 +68,7 @@ def followed(members: list[Any]) -> str | None:
 
 
 @pytest.mark.skipif(not IS_BROKER, reason="about brokers of ours; run without ZOOKEEPER")
-def test_without_a_quorum_nobody_is_master_and_then_one_is_again(
+def test_without_a_quorum_there_is_no_master_and_later_one_again(
     brokers: Brokers, members: list[Any]
 ) -> None:
     eventually(lambda: followed(members), WITHIN_S)
@@ -76,12 +76,12 @@ def test_without_a_quorum_nobody_is_master_and_then_one_is_again(
     for node in (leader, (leader + 1) % 3):
         brokers.pause(node)
     eventually(lambda: {member.role for member in members} == {"nobody"}, WITHIN_S)
-    # Longer than the session's timeout: whoever could elect another one would have.
+    # Longer than the session timeout: another master would have been elected if that were possible.
     assert not threading.Event().wait(5.0)
     assert {member.role for member in members} == {"nobody"}
     for node in brokers.target.nodes:
         brokers.resume(node)
-    # kazoo waits longer from one attempt to connect to the next.
+    # kazoo increases the time between attempts to connect.
     eventually(lambda: followed(members), 2 * WITHIN_S)
     with opened(brokers.addresses, WITHIN_S) as client:
         eventually(lambda: client.get(NODE)[0].decode() == followed(members), WITHIN_S)

@@ -89,7 +89,7 @@ def test_sequence_numbers_count_all_creates_of_the_parent(client: KazooClient, p
     assert client.create(path + "/", sequence=True) == path + "/0000000004"
 
 
-def test_ephemeral_node_goes_with_its_session(new_client: NewClient, path: str) -> None:
+def test_ephemeral_node_is_removed_with_its_session(new_client: NewClient, path: str) -> None:
     owner, other = new_client(), new_client()
     owner.create(path + "/e", b"here", ephemeral=True)
     assert other.exists(path + "/e").ephemeralOwner == owner.client_id[0]
@@ -180,7 +180,7 @@ def test_pipelined_writes_are_answered_in_order(client: KazooClient, path: str) 
     assert len(read) == 200
 
 
-def test_read_behind_a_write_sees_it_without_waiting(client: KazooClient, path: str) -> None:
+def test_read_after_a_write_sees_it_without_waiting(client: KazooClient, path: str) -> None:
     pairs = [
         (client.set_async(path, str(number).encode()), client.get_async(path))
         for number in range(100)

@@ -1,4 +1,4 @@
-"""Every recipe of kazoo, each with the promise that it exists for."""
+"""Every recipe of kazoo, each with its main guarantee."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_election_survives_the_death_of_the_leader(new_client: NewClient, path: 
     led.wait(1)
     in_thread(second.Election(path, "second").run, lambda: led("second"))
     eventually(lambda: len(second.get_children(path)) == 2)
-    first.stop()  # without a word to its recipes
+    first.stop()  # without notifying its recipes
     assert led.wait(2) == ["first", "second"]
     never.set()
     second.stop()
 
 
-def test_lock_excludes_and_passes_on_in_order(new_client: NewClient, path: str) -> None:
+def test_lock_excludes_and_is_granted_in_order(new_client: NewClient, path: str) -> None:
     holders: list[str] = []
     most = []
     order: Collected[str] = Collected()
@@ -92,7 +92,7 @@ def test_lock_excludes_and_passes_on_in_order(new_client: NewClient, path: str) 
     assert max(most) == 1
 
 
-def test_lock_that_is_held_is_not_had_by_another(new_client: NewClient, path: str) -> None:
+def test_held_lock_cannot_be_acquired_by_another_client(new_client: NewClient, path: str) -> None:
     one, other = new_client(), new_client()
     lock = one.Lock(path + "/lock", "one")
     assert lock.acquire()
@@ -115,7 +115,7 @@ def test_read_lock_is_shared_and_write_lock_is_not(new_client: NewClient, path: 
     write.release()
 
 
-def test_semaphore_has_as_many_leases_as_it_says(new_client: NewClient, path: str) -> None:
+def test_semaphore_has_the_given_number_of_leases(new_client: NewClient, path: str) -> None:
     clients = [new_client() for _ in range(3)]
     semaphores = [client.Semaphore(path + "/sem", max_leases=2) for client in clients]
     assert semaphores[0].acquire(timeout=10)
@@ -174,7 +174,7 @@ def test_double_barrier_starts_and_ends_together(new_client: NewClient, path: st
     assert steps.wait(6)[3:] == ["out"] * 3
 
 
-def test_party_knows_its_members(new_client: NewClient, path: str) -> None:
+def test_party_lists_its_members(new_client: NewClient, path: str) -> None:
     one, two = new_client(), new_client()
     party, same = one.Party(path + "/party", "one"), two.Party(path + "/party", "two")
     party.join()
@@ -225,7 +225,7 @@ def test_counter_loses_no_increment(new_client: NewClient, path: str) -> None:
     assert clients[0].Counter(path + "/counter").value == 40
 
 
-def test_partitioner_divides_and_divides_again(new_client: NewClient, path: str) -> None:
+def test_partitioner_divides_and_rebalances(new_client: NewClient, path: str) -> None:
     clients = [new_client() for _ in range(2)]
     partitioners = [
         client.SetPartitioner(
@@ -270,7 +270,7 @@ def test_data_watch_sees_creation_changes_and_deletion(client: KazooClient, path
     ]
 
 
-def test_children_watch_sees_who_comes_and_goes(new_client: NewClient, path: str) -> None:
+def test_children_watch_sees_creations_and_deletions(new_client: NewClient, path: str) -> None:
     one, two = new_client(), new_client()
     seen: Collected[list[str]] = Collected()
     one.ChildrenWatch(path, lambda children: seen(sorted(children)))
@@ -311,7 +311,7 @@ def test_tree_cache_follows_the_whole_tree(new_client: NewClient, path: str) -> 
     cache.close()
 
 
-def test_session_listener_hears_an_expiry(new_client: NewClient, path: str) -> None:
+def test_session_listener_is_notified_of_an_expiry(new_client: NewClient, path: str) -> None:
     """A client that stops without pings loses its ephemerals after the timeout, not before."""
     other = new_client()
     dying = new_client(timeout=1.0)
@@ -319,9 +319,9 @@ def test_session_listener_hears_an_expiry(new_client: NewClient, path: str) -> N
     gone: Collected[float] = Collected()
     other.exists(path + "/alive", watch=lambda event: gone(time.monotonic()))
     dying._connection._socket.shutdown(2)
-    dying._call = None  # it cannot come back
+    dying._call = None  # it cannot reconnect
     dying._stopped.set()
     started = time.monotonic()
     (at,) = gone.wait(1)
-    # Heard last at most a ping interval (a third of the timeout) before its connection broke.
+    # Its last ping was at most one interval (a third of the timeout) before the connection broke.
     assert at - started > 0.3

@@ -62,7 +62,7 @@ def test_brokers_topics_and_controller_are_nodes(brokers: Brokers, client: Kazoo
     assert client.get("/")[1].numChildren == len(names)
 
 
-def test_watch_fires_when_a_topic_comes(brokers: Brokers, client: KazooClient) -> None:
+def test_watch_fires_when_a_topic_is_created(brokers: Brokers, client: KazooClient) -> None:
     events: Collected[WatchedEvent] = Collected()
     client.get_children("/brokers/topics", watch=events)
     produce(brokers, "new-one")
@@ -71,7 +71,7 @@ def test_watch_fires_when_a_topic_comes(brokers: Brokers, client: KazooClient) -
     assert "new-one" in client.get_children("/brokers/topics")
 
 
-def test_nobody_writes_to_a_registry(client: KazooClient) -> None:
+def test_registries_are_read_only(client: KazooClient) -> None:
     with pytest.raises(NoAuthError):
         client.create("/brokers/ids/9", b"me too")
     with pytest.raises(NoAuthError):

@@ -1,6 +1,6 @@
-"""Gateways, chat and timers on a real ZooKeeper at `zookeeper.connect`: they go on as on our own.
+"""Gateways, chat and timers on a real ZooKeeper at `zookeeper.connect`: they behave as on our own server.
 
-Needs Java. The log is the one in memory: only coordination is under test here.
+Needs Java. The log is in memory: only coordination is under test here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WITHIN_S = 120.0
 
 @pytest.fixture(scope="module")
 def real_address(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Of a real ZooKeeper: the one under test, or one for this module."""
+    """The address of a real ZooKeeper: the one under test, or one for this module."""
     if not IS_OURS:
         yield request.getfixturevalue("address")
         return
@@ -60,7 +60,7 @@ def connect(real_address: str) -> Iterator[str]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """`condition` asks a ZooKeeper, which blocks."""
+    """Runs `condition` in a thread: it calls a ZooKeeper, which blocks."""
     await waiting.until(lambda: asyncio.to_thread(condition), within_s=WITHIN_S)
 
 
@@ -88,7 +88,7 @@ async def seen_by_chat(connect: str) -> AsyncIterator[GatewayLiveness]:
         await chat.stop()
 
 
-def test_gateways_see_one_another_and_chat_sees_who_lives(connect: str, tmp_path: Path) -> None:
+def test_gateways_see_one_another_and_chat_sees_the_live_ones(connect: str, tmp_path: Path) -> None:
     def others(gateway: Gateway) -> tuple[str, ...]:
         return gateway.coordination.targets(PartitionIndex(0), without_self=True)
 

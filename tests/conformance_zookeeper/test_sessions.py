@@ -1,4 +1,4 @@
-"""Sessions on the wire: timeouts, coming back, moving, ending; and who may see what of a node."""
+"""Sessions on the wire: timeouts, reconnects, moves, expiry; and access control of nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AUTH, CLOSE, DELETE, ADD_WATCH, SYNC = 100, -11, 2, 106, 9
 NO_NODE, NO_AUTH, BAD_VERSION, AUTH_FAILED = -101, -102, -103, -115
 
 
-def test_timeout_is_brought_within_the_bounds(raw: NewRaw) -> None:
+def test_timeout_is_limited_to_the_bounds(raw: NewRaw) -> None:
     # A broker has ZooKeeper's own bounds; the other servers of these tests have shorter ones.
     least_ms = 4000 if IS_BROKER else 400
     asked = {1: least_ms, 5000: 5000, 10_000_000: 40_000, -5: least_ms}
@@ -30,7 +30,7 @@ def test_old_client_without_the_read_only_flag_is_served(raw: NewRaw) -> None:
     assert connection.ask(PING, b"", -2).code == 0
 
 
-def test_session_comes_back_on_another_connection(raw: NewRaw, path: str) -> None:
+def test_session_resumes_on_another_connection(raw: NewRaw, path: str) -> None:
     first, second = raw(), raw()
     session = first.connect()
     first.ask(CREATE, create_body(path + "/mine", flags=1))
@@ -65,7 +65,7 @@ def test_unknown_session_is_an_expired_one(raw: NewRaw) -> None:
     assert connection.is_closed()
 
 
-def test_closed_session_takes_its_ephemerals_and_cannot_come_back(raw: NewRaw, path: str) -> None:
+def test_closed_session_removes_its_ephemerals_and_cannot_resume(raw: NewRaw, path: str) -> None:
     first, other, late = raw(), raw(), raw()
     other.connect()
     session = first.connect()
@@ -89,7 +89,7 @@ def test_silent_session_expires_after_its_timeout_and_not_before(raw: NewRaw, pa
     assert silent.is_closed()
 
 
-def test_session_that_pings_lives_on(raw: NewRaw, path: str) -> None:
+def test_session_with_pings_does_not_expire(raw: NewRaw, path: str) -> None:
     pinging, other = raw(), raw()
     other.connect()
     pinging.connect(timeout_ms=600)
@@ -101,7 +101,7 @@ def test_session_that_pings_lives_on(raw: NewRaw, path: str) -> None:
         assert other.ask(EXISTS, body(path + "/e", False)).code == 0
 
 
-def test_client_that_has_seen_the_future_is_refused(raw: NewRaw) -> None:
+def test_client_with_a_newer_zxid_is_refused(raw: NewRaw) -> None:
     ahead = raw()
     with pytest.raises(Closed):
         ahead.connect(last_zxid=1 << 60)
@@ -129,7 +129,7 @@ def user(raw: NewRaw, name: bytes) -> RawClient:
     return connection
 
 
-def test_digest_acl_lets_in_only_its_user(raw: NewRaw, path: str) -> None:
+def test_digest_acl_admits_only_its_user(raw: NewRaw, path: str) -> None:
     joe, stranger = user(raw, b"joe:secret"), raw()
     stranger.connect()
     node = path + "/private"
@@ -144,12 +144,14 @@ def test_digest_acl_lets_in_only_its_user(raw: NewRaw, path: str) -> None:
         (SET_ACL, body(node, ((31, "world", "anyone"),), -1)),
     ):
         assert stranger.ask(opcode, request).code == NO_AUTH
-    # Deleting is the parent's permission.
+    # Deleting requires permission on the parent.
     assert stranger.ask(DELETE, body(node, -1)).code == 0
 
 
 @pytest.mark.usefixtures("since_3_9")
-def test_who_may_not_read_a_node_is_not_told_whether_it_exists(raw: NewRaw, path: str) -> None:
+def test_client_without_read_permission_cannot_learn_whether_a_node_exists(
+    raw: NewRaw, path: str
+) -> None:
     joe, stranger = user(raw, b"joe:secret"), raw()
     stranger.connect()
     node = path + "/private"
@@ -194,7 +196,7 @@ def test_unknown_scheme_fails_and_closes(raw: NewRaw) -> None:
     assert connection.is_closed()
 
 
-def test_watch_does_not_tell_of_what_its_client_may_not_read(raw: NewRaw, path: str) -> None:
+def test_watch_sends_no_event_for_unreadable_nodes(raw: NewRaw, path: str) -> None:
     """CVE-2024-23944."""
     joe, spy = user(raw, b"joe:secret"), raw()
     spy.connect()
@@ -205,7 +207,7 @@ def test_watch_does_not_tell_of_what_its_client_may_not_read(raw: NewRaw, path: 
     assert (reply.xid, reply.body[12:].decode()) == (-1, path + "/open")
 
 
-def test_changed_acl_counts_its_version(raw: NewRaw, path: str) -> None:
+def test_changed_acl_increments_its_version(raw: NewRaw, path: str) -> None:
     connection = raw()
     connection.connect()
     reply = connection.ask(SET_ACL, body(path, ((31, "world", "anyone"),), 0))

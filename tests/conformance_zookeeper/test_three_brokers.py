@@ -1,4 +1,4 @@
-"""kazoo on a cluster of three brokers, of which one or two are killed or stopped."""
+"""kazoo on a cluster of three brokers while one, two or all of them are killed or stopped."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def new_client(brokers: Brokers) -> Iterator[NewClient]:
 
 
 def server_of(brokers: Brokers, client: KazooClient) -> int:
-    """Which broker a client is connected to."""
+    """The broker that a client is connected to."""
     return brokers.node_at(client._connection._socket.getpeername()[1])
 
 
-def test_session_and_its_nodes_live_on_when_the_serving_broker_is_killed(
+def test_session_and_its_nodes_survive_the_kill_of_the_serving_broker(
     brokers: Brokers, new_client: NewClient
 ) -> None:
     client = new_client()
@@ -71,7 +71,7 @@ def test_session_and_its_nodes_live_on_when_the_serving_broker_is_killed(
     assert other.get("/alive")[0] == b"still"
 
 
-def test_ephemeral_goes_with_its_session_and_not_before(
+def test_ephemeral_is_removed_with_its_session_and_not_before(
     brokers: Brokers, new_client: NewClient
 ) -> None:
     with RawClient(brokers.address(0)) as silent:
@@ -88,7 +88,7 @@ def test_ephemeral_goes_with_its_session_and_not_before(
 
 
 def test_ephemeral_survives_a_change_of_leader(brokers: Brokers, new_client: NewClient) -> None:
-    """A new leader gives every session its whole timeout anew."""
+    """A new leader restarts the timeout of every session."""
     leader = brokers.leader()
     follower = (leader + 1) % 3
     client = new_client(brokers.address(follower), timeout=4.0)
@@ -97,7 +97,7 @@ def test_ephemeral_survives_a_change_of_leader(brokers: Brokers, new_client: New
     client.add_listener(lambda state: lost(state) if state == KazooState.LOST else None)
     brokers.kill(leader)
     assert brokers.leader() != leader
-    # Longer than the timeout: by now silence would have ended it.
+    # Longer than the timeout: a silent session would have expired by now.
     assert not threading.Event().wait(5.0)
     assert client.exists("/kept") is not None
     assert lost.items == []
@@ -145,7 +145,7 @@ def test_lock_is_never_held_twice_while_brokers_die(
     assert overlaps == 0
 
 
-def test_election_hands_over_when_the_leading_client_goes(
+def test_election_hands_over_when_the_leading_client_ends(
     brokers: Brokers, new_client: NewClient
 ) -> None:
     led: Collected[str] = Collected()
@@ -163,7 +163,7 @@ def test_election_hands_over_when_the_leading_client_goes(
     led.wait(1)
     threads["b"].start()
     eventually(lambda: len(clients["a"].Election("/election").contenders()) == 2)
-    # The broker of the leader dies: its session moves, and it leads on.
+    # The broker of the leader dies: its session moves, and it stays leader.
     brokers.kill(server_of(brokers, clients["a"]))
     clients["a"].retry(clients["a"].exists, "/election")
     clients["b"].retry(clients["b"].exists, "/election")
@@ -183,7 +183,7 @@ def test_reads_never_go_back_when_a_client_moves(brokers: Brokers, new_client: N
             try:
                 found = reader.connect(20_000, *session, last_zxid)
             except (Closed, OSError):
-                continue  # that broker is behind what was seen, and says so
+                continue  # that broker lags behind what the client has seen, and refuses it
             session = (found.session_id, found.password)
             reply = reader.ask(GET, body("/counter", False))
             value = int(reply.reader.buffer() or b"0")
@@ -192,7 +192,7 @@ def test_reads_never_go_back_when_a_client_moves(brokers: Brokers, new_client: N
     assert last_value > 0
 
 
-def test_nobody_is_served_without_a_quorum_and_nothing_is_lost(
+def test_without_a_quorum_no_client_is_served_and_nothing_is_lost(
     brokers: Brokers, new_client: NewClient
 ) -> None:
     client = new_client(timeout=30.0)
@@ -228,7 +228,7 @@ def test_writes_survive_the_kill_of_all_brokers(brokers: Brokers, new_client: Ne
         again.get("/many/20")
 
 
-def test_write_under_way_when_its_server_dies_is_done_once_or_not_at_all(
+def test_write_in_flight_when_its_server_dies_is_applied_at_most_once(
     brokers: Brokers, new_client: NewClient
 ) -> None:
     client = new_client(timeout=30.0)

@@ -1,4 +1,4 @@
-"""One-shot watches through kazoo: when they fire, how often, and in which order with the data."""
+"""One-shot watches through kazoo: when and how often they fire, and their order relative to data."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def test_failed_write_fires_nothing(client: KazooClient, path: str) -> None:
     assert seen.items == []
 
 
-def test_every_change_is_told_before_newer_data_is_shown(new_client: NewClient, path: str) -> None:
+def test_event_arrives_before_newer_data(new_client: NewClient, path: str) -> None:
     """The order of one connection's stream, as kazoo's single reader thread sees it."""
     reader, writer = new_client(), new_client()
     fired: Collected[WatchedEvent] = Collected()
     for number in range(50):
         shown, stat = reader.get(path, watch=fired)
         writer.set(path, str(number).encode())
-        # The writer has its answer: the reader may still be behind, but never ahead of its event.
+        # The writer has its answer: the reader may still see old data, but never new data before its event.
         while (read := reader.get(path))[1].mzxid == stat.mzxid:
             assert read[0] == shown
         fired.wait(number + 1, timeout_s=5)

@@ -1,4 +1,4 @@
-"""The wire by hand: every operation's answer, bad requests and their errors, and who stays alive."""
+"""The raw wire protocol: the answer of every operation, and the errors of bad requests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def wire(raw: NewRaw) -> RawClient:
 
 @pytest.fixture
 def reaping(reaping_address: str) -> Iterator[RawClient]:
-    """Of a server that looks for empty containers and TTLs often enough for a test."""
+    """The address of a server that checks containers and TTLs often enough for a test."""
     with RawClient(reaping_address) as client:
         client.connect()
         yield client
@@ -81,12 +81,12 @@ BAD_PATHS = {
 
 
 @pytest.mark.parametrize("bad", BAD_PATHS)
-def test_path_that_is_none_is_refused_by_name(wire: RawClient, path: str, bad: str) -> None:
+def test_invalid_path_is_refused(wire: RawClient, path: str, bad: str) -> None:
     assert wire.ask(CREATE, create_body(bad.format(path))).code == BAD_PATHS[bad]
     assert wire.ask(EXISTS, body(path, False)).code == 0
 
 
-def test_relative_name_inside_a_path_is_refused_where_its_parent_is_not_there(
+def test_relative_name_inside_a_path_is_refused_if_its_parent_is_missing(
     wire: RawClient, path: str
 ) -> None:
     assert wire.ask(CREATE, create_body(path + "/../x")).code == NO_NODE
@@ -151,7 +151,7 @@ def test_acl_is_checked_at_creation(wire: RawClient, path: str, acl: object, cod
         (MULTI, multi_body((CHECK, body("/", -1)))[:-3], MARSHALLING),
     ],
 )
-def test_bad_request_gets_its_error_and_the_connection_lives(
+def test_bad_request_gets_its_error_and_the_connection_stays_open(
     wire: RawClient, opcode: int, request_body: bytes, code: int
 ) -> None:
     assert wire.ask(opcode, request_body).code == code
@@ -182,16 +182,14 @@ def test_check_outside_of_a_multi_is_an_unknown_operation(wire: RawClient) -> No
         struct.pack(">i", 0),
     ],
 )
-def test_frame_that_is_none_closes_the_connection(
-    wire: RawClient, raw: NewRaw, data: bytes
-) -> None:
+def test_malformed_frame_closes_the_connection(wire: RawClient, raw: NewRaw, data: bytes) -> None:
     wire.send_raw(data)
     assert wire.is_closed()
     assert raw().connect().session_id != 0
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", struct.pack(">i", 4) + b"abcd"])
-def test_stranger_without_a_connect_request_is_dropped(raw: NewRaw, data: bytes) -> None:
+def test_client_without_a_connect_request_is_disconnected(raw: NewRaw, data: bytes) -> None:
     stranger = raw()
     stranger.send_raw(data)
     assert stranger.is_closed()
@@ -218,7 +216,7 @@ def test_empty_path_reads_the_root(wire: RawClient) -> None:
     assert wire.ask(EXISTS, body("", False)).code == 0
 
 
-def test_container_goes_when_its_last_child_went(reaping: RawClient, reaping_path: str) -> None:
+def test_container_is_removed_after_its_last_child(reaping: RawClient, reaping_path: str) -> None:
     wire, path = reaping, reaping_path
     box = path + "/box"
     reply = wire.ask(CREATE_CONTAINER, create_body(box, flags=4))
@@ -231,7 +229,7 @@ def test_container_goes_when_its_last_child_went(reaping: RawClient, reaping_pat
     assert wire.ask(EXISTS, body(path + "/plain", False)).code == 0
 
 
-def test_node_with_a_ttl_goes_when_it_was_not_touched(
+def test_node_with_a_ttl_is_removed_if_it_is_not_modified(
     reaping: RawClient, reaping_path: str
 ) -> None:
     wire, path = reaping, reaping_path
@@ -245,7 +243,7 @@ def test_node_with_a_ttl_goes_when_it_was_not_touched(
     assert wire.ask(EXISTS, body(name, False)).code == 0
 
 
-def test_multi_answers_each_part_in_its_own_way(wire: RawClient, path: str) -> None:
+def test_multi_has_an_answer_for_each_part(wire: RawClient, path: str) -> None:
     reply = wire.ask(
         MULTI,
         multi_body(
@@ -268,7 +266,7 @@ def test_multi_answers_each_part_in_its_own_way(wire: RawClient, path: str) -> N
 
 
 @pytest.mark.usefixtures("since_3_9")
-def test_create2_in_a_multi_is_answered_with_what_it_made(wire: RawClient, path: str) -> None:
+def test_create2_in_a_multi_returns_path_and_stat(wire: RawClient, path: str) -> None:
     reader = wire.ask(MULTI, multi_body((CREATE2, create_body(path + "/n")))).reader
     assert part(reader) == (CREATE2, False, 0)
     assert reader.string() == path + "/n"
@@ -277,7 +275,7 @@ def test_create2_in_a_multi_is_answered_with_what_it_made(wire: RawClient, path:
 
 
 def part(reader: JuteReader) -> tuple[int, bool, int]:
-    """What stands before each part of the answer to a multi."""
+    """The header of each part of the answer to a multi."""
     return reader.int32(), reader.boolean(), reader.int32()
 
 
@@ -286,12 +284,12 @@ def skip_stat(reader: JuteReader) -> None:
         reader.int32()
 
 
-def test_empty_multi_is_fine(wire: RawClient) -> None:
+def test_empty_multi_succeeds(wire: RawClient) -> None:
     reply = wire.ask(MULTI, multi_body())
     assert (reply.code, reply.body) == (0, struct.pack(">i?i", -1, True, -1))
 
 
-def test_failed_multi_is_no_error_of_the_reply(wire: RawClient, path: str) -> None:
+def test_failed_multi_has_no_error_in_the_reply_header(wire: RawClient, path: str) -> None:
     parts = ((CHECK, body(path, -1)), (CHECK, body(path, 9)), (SET, body(path, b"", -1)))
     reply = wire.ask(MULTI, multi_body(*parts))
     assert reply.code == 0
@@ -337,7 +335,7 @@ def test_who_am_i_names_address_and_users(wire: RawClient) -> None:
     assert sorted(known) == [("digest", "joe"), ("ip", "127.0.0.1")]
 
 
-def test_persistent_watch_fires_again_and_again(wire: RawClient, raw: NewRaw, path: str) -> None:
+def test_persistent_watch_fires_repeatedly(wire: RawClient, raw: NewRaw, path: str) -> None:
     writer = raw()
     writer.connect()
     assert wire.ask(ADD_WATCH, body(path, 0)).body == bytes(4)
@@ -354,7 +352,7 @@ def test_persistent_watch_fires_again_and_again(wire: RawClient, raw: NewRaw, pa
     assert wire.ask(SYNC, body(path)).code == 0
 
 
-def test_recursive_watch_tells_of_nodes_below_and_not_of_lists(
+def test_recursive_watch_fires_for_descendants_and_not_for_child_lists(
     wire: RawClient, raw: NewRaw, path: str
 ) -> None:
     writer = raw()
@@ -405,14 +403,14 @@ def test_several_watches_on_one_path_give_one_event(wire: RawClient, path: str) 
         assert wire.receive().xid == sent
 
 
-def test_own_change_is_told_before_its_answer(wire: RawClient, path: str) -> None:
+def test_event_of_an_own_change_arrives_before_its_answer(wire: RawClient, path: str) -> None:
     wire.ask(GET, body(path, True))
     sent = wire.send(SET, body(path, b"x", -1))
     assert event(wire.receive()) == (CHANGED, path)
     assert wire.receive().xid == sent
 
 
-def test_set_watches_tells_what_was_missed_and_keeps_the_rest(
+def test_set_watches_sends_missed_events_and_keeps_the_rest(
     wire: RawClient, raw: NewRaw, path: str
 ) -> None:
     for name in ("changed", "deleted", "quiet", "parent"):
@@ -447,7 +445,7 @@ def test_set_watches_tells_what_was_missed_and_keeps_the_rest(
 
 
 def test_session_flood_from_one_host_is_cut_off(raw: NewRaw, address: str) -> None:
-    """maxClientCnxns: those within it are served, the others closed, and the server lives."""
+    """maxClientCnxns: connections within the limit are served, others closed, and the server stays up."""
     opened = []
     refused = 0
     for _ in range(70):

@@ -1,4 +1,4 @@
-"""Fenced code of a document, by the heading that it stands under."""
+"""Fenced code of a document, by the heading above it."""
 
 from __future__ import annotations
 

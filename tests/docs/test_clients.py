@@ -1,4 +1,4 @@
-"""docs/guides/clients.md: every snippet is run as it stands, or compiled and run, where its tool is."""
+"""docs/guides/clients.md: every snippet runs exactly as written, if its tool is installed."""
 
 from __future__ import annotations
 

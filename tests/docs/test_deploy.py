@@ -1,4 +1,4 @@
-"""deploy/ as far as this machine can tell: units, settings, TLS before a broker, the container file."""
+"""deploy/, as far as it can be tested here: units, settings, TLS termination, the container file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
     reason="systemd-analyze is missing: apt install systemd",
 )
 @pytest.mark.parametrize("unit", UNITS, ids=[unit.name for unit in UNITS])
-def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(unit: Path, tmp_path: Path) -> None:
     text = unit.read_text().replace("/opt/kafkaesque/bin/kafkaesque", "/bin/true")
     (tmp_path / unit.name).write_text(text)
     done = subprocess.run(
@@ -64,7 +64,7 @@ def test_settings_are_settings_of_the_broker() -> None:
             BROKER_SETTINGS[name].parse(value)
 
 
-def test_container_file_copies_what_is_there_and_names_extras_there_are() -> None:
+def test_container_file_copies_existing_files_and_names_existing_extras() -> None:
     text = (DEPLOY / "Containerfile").read_text().replace("\\\n", " ")
     for line in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE):
         for path in line.split():
@@ -130,7 +130,7 @@ def secured(tmp_path: Path) -> Iterator[Secured]:
                               "CERTIFICATE": str(tmp_path / "k1.pem")},
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        wait_until_it_listens(public, port)
+        wait_until_listening(public, port)
         yield Secured(f"{public}:{port}", tmp_path / "ca.pem")
     finally:
         for process in (proxy, broker):
@@ -139,7 +139,7 @@ def secured(tmp_path: Path) -> Iterator[Secured]:
                 process.communicate(timeout=60)
 
 
-def wait_until_it_listens(host: str, port: int) -> None:
+def wait_until_listening(host: str, port: int) -> None:
     def accepts() -> bool:
         try:
             socket.create_connection((host, port), timeout=5).close()
@@ -152,7 +152,7 @@ def wait_until_it_listens(host: str, port: int) -> None:
 
 @pytest.mark.story
 @pytest.mark.timeout(300)
-def test_clients_write_and_read_by_tls_that_ends_before_the_broker(secured: Secured) -> None:
+def test_clients_write_and_read_through_a_tls_proxy(secured: Secured) -> None:
     producer = Producer(secured.properties)
     producer.produce("orders", "secret")
     assert producer.flush(60) == 0

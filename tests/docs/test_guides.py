@@ -1,4 +1,4 @@
-"""The other guides: tests pass, commands exist, copies copy."""
+"""The other guides: their tests pass, their commands and options exist, their copies are complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documents hold together: links lead somewhere, and the site is built from them alone."""
+"""The documents: links have targets, and the site is built from the documents alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOOL = load_tool()
 
 
 class Links(HTMLParser):
-    """Where a page leads, what it loads, and its anchors."""
+    """The links, loaded resources and anchors of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def pages(site: Path) -> Iterator[tuple[Path, Links]]:
         yield page, read(page)
 
 
-def test_every_document_has_its_page_and_stands_in_the_navigation(site: Path) -> None:
+def test_every_document_has_a_page_and_is_in_the_navigation(site: Path) -> None:
     listed = {link for link in read(site / "index.html").links if "#" not in link}
     documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     for document in documents:
@@ -76,7 +76,7 @@ def test_every_document_has_its_page_and_stands_in_the_navigation(site: Path) ->
         assert href in listed
 
 
-def test_every_link_of_the_site_leads_to_a_file_or_a_heading(site: Path) -> None:
+def test_every_link_of_the_site_has_a_target(site: Path) -> None:
     for page, found in pages(site):
         for link in found.links:
             if re.match(r"https?:|mailto:", link):
@@ -108,9 +108,7 @@ def test_no_page_loads_anything_from_outside(site: Path) -> None:
         ("[x](https://example.org)", None),
     ],
 )
-def test_link_that_leads_nowhere_fails_the_build(
-    text: str, complaint: str | None, tmp_path: Path
-) -> None:
+def test_broken_link_fails_the_build(text: str, complaint: str | None, tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "docs").mkdir(parents=True)
     (root / "README.md").write_text(f"# Home\n\n{text}\n")

@@ -57,14 +57,14 @@ def mutate(body: bytes, chance: random.Random) -> bytearray:
 
 
 def attempt(cls: type[Request], version: int, data: bytes | bytearray, body_position: int) -> str:
-    """What went wrong, or an empty string."""
+    """The error, or an empty string."""
     started_ns = time.thread_time_ns()
     try:
         decode(cls, memoryview(data), version, body_position)
         decode_request_header(memoryview(data))
     except ProtocolError:
         pass
-    except Exception as error:  # noqa: BLE001 - whatever else is raised is the finding
+    except Exception as error:  # noqa: BLE001 - any other exception is a finding
         return f"{type(error).__name__}: {error}"
     took_ms = (time.thread_time_ns() - started_ns) / 1e6
     return f"took {took_ms:.0f} ms" if took_ms > CALL_MS_MAX else ""
@@ -83,13 +83,13 @@ def run_frames(stream: bytes, chance: random.Random) -> str:
             position += size
     except ProtocolError:
         pass
-    except Exception as error:  # noqa: BLE001 - whatever else is raised is the finding
+    except Exception as error:  # noqa: BLE001 - any other exception is a finding
         return f"frames: {type(error).__name__}: {error}"
     return ""
 
 
 def run_case(seed: int) -> tuple[int, list[str]]:
-    """One sample and its mutants; returns how many ran and the texts of what failed."""
+    """Runs one sample and its mutants; returns how many ran and the errors."""
     chance = random.Random(seed)
     cls, version = chance.choice(REQUEST_PAIRS)
     message = sample(cls, version, chance)
@@ -115,7 +115,10 @@ def main() -> int:
     options = parser.parse_args()
     first = random.SystemRandom().getrandbits(32) if options.seed is None else options.seed
     seed = first if options.case is None else options.case
-    for cls, version in REQUEST_PAIRS:  # compiling a reader may take longer than a call may
+    for (
+        cls,
+        version,
+    ) in REQUEST_PAIRS:  # compiling a reader may take longer than the limit of a call
         decode_all = b"".join(
             encode_request_frame(sample(cls, version, random.Random(1)), version, 1, "")
         )

@@ -1,4 +1,4 @@
-"""Three brokers, any one of which may die: real processes, real clients, kill -9."""
+"""Three brokers that tolerate the loss of any one: real processes, real clients, kill -9."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesse
 
 @pytest.fixture
 def cluster(shared: ClusterProcesses) -> Iterator[ClusterProcesses]:
-    """Whole again after each story."""
+    """All brokers run and are in sync after each story."""
     yield shared
     shared.mend()
 
 
 class Load:
-    """A producer that writes numbers to one partition until it is told to end."""
+    """A producer that writes numbers to one partition until `end`."""
 
     def __init__(self, cluster: ClusterProcesses, topic: str, **settings: int) -> None:
         self.acknowledged: list[int] = []
@@ -74,7 +74,7 @@ class Load:
             self.acknowledged.append(int(message.value() or b""))
 
     def wait_for(self, more: int) -> None:
-        """Until so many further records are acknowledged."""
+        """Wait until `more` further records are acknowledged."""
         wanted = len(self.acknowledged) + more
         poll_until(
             lambda: len(self.acknowledged) >= wanted or None,
@@ -91,7 +91,7 @@ class Load:
 
 @pytest.fixture
 def loads(cluster: ClusterProcesses) -> Iterator[list[Load]]:
-    """Loads to be ended, also when a story fails."""
+    """Starts loads that end with the story, even if it fails."""
     started: list[Load] = []
     yield started
     for load in started:
@@ -155,7 +155,7 @@ def admin_of(cluster: ClusterProcesses) -> AdminClient:
 
 
 def broker_admin(cluster: ClusterProcesses, *arguments: str) -> Any:
-    """What `kafkaesque broker-admin` answers."""
+    """The output of `kafkaesque broker-admin`."""
     command = [*COMMAND, "broker-admin", *arguments, "--json", "-b", cluster.bootstrap_servers]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
@@ -191,7 +191,7 @@ def test_quorum_is_described(cluster: ClusterProcesses) -> None:
 # -- one dies -----------------------------------------------------------------------------------
 
 
-def test_leader_killed_under_load_loses_and_doubles_nothing(
+def test_leader_killed_under_load_loses_and_duplicates_nothing(
     cluster: ClusterProcesses, loads: list[Load]
 ) -> None:
     cluster.create_topic("loaded")
@@ -259,7 +259,7 @@ def test_clean_stop_of_each_broker_in_turn_gives_no_error(
 def test_paused_leader_acknowledges_nothing_stale(
     cluster: ClusterProcesses, loads: list[Load]
 ) -> None:
-    """SIGSTOP longer than the election: what the old leader had accepted meanwhile is not lost."""
+    """SIGSTOP for longer than an election: records that the old leader had accepted are not lost."""
     cluster.create_topic("stalled")
     # As with any Kafka, a client waits for the answer of a broker that does not close.
     load = Load(cluster, "stalled", request_timeout_ms=1_000, socket_timeout_ms=2_000)
@@ -281,7 +281,7 @@ def test_paused_leader_acknowledges_nothing_stale(
 # -- more than one ------------------------------------------------------------------------------
 
 
-def test_all_killed_at_once_have_everything_that_was_acknowledged(
+def test_all_killed_at_once_keep_acknowledged_records(
     cluster: ClusterProcesses, loads: list[Load]
 ) -> None:
     cluster.create_topic("blackout")
@@ -298,7 +298,7 @@ def test_all_killed_at_once_have_everything_that_was_acknowledged(
     assert set(load.acknowledged) <= set(stored)
 
 
-def test_too_few_replicas_are_said_so_and_nothing_is_acknowledged(
+def test_too_few_replicas_are_reported_and_nothing_is_acknowledged(
     cluster: ClusterProcesses,
 ) -> None:
     cluster.create_topic("strict", replicas={0: [0, 1, 2]}, min_insync_replicas=3)
@@ -311,7 +311,7 @@ def test_too_few_replicas_are_said_so_and_nothing_is_acknowledged(
         )
         assert client.produce("strict", [b"two"]).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
         assert client.produce("strict", [b"two"], acks=1).error_code == ErrorCode.NONE
-        # acks=1 promises one disk: what is to outlive the next kill is on two.
+        # acks=1 guarantees one disk only: records that must survive the next kill need two.
         poll_until(
             lambda: len(client.read_all("strict")) == 2 or None, lambda: "committed", PATIENCE_S
         )
@@ -325,7 +325,7 @@ def test_too_few_replicas_are_said_so_and_nothing_is_acknowledged(
 # -- coming and going ---------------------------------------------------------------------------
 
 
-def test_wiped_broker_comes_back_as_a_new_member_and_has_everything(
+def test_wiped_broker_returns_as_a_new_member_and_recovers_everything(
     cluster: ClusterProcesses,
 ) -> None:
     cluster.create_topic("wiped")
@@ -338,7 +338,7 @@ def test_wiped_broker_comes_back_as_a_new_member_and_has_everything(
     assert read_all(cluster, "wiped") == [str(number) for number in range(500)]
 
 
-def test_broker_joins_by_any_live_one_and_is_unregistered(
+def test_broker_joins_through_any_live_one_and_is_unregistered(
     cluster: ClusterProcesses, tmp_path: Path
 ) -> None:
     known = next(number for number in range(3) if number != cluster.controller)

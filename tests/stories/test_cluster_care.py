@@ -1,5 +1,5 @@
-"""What a cluster does by itself: leaders return, damage is mended, a short pause is forgiven, replicas
-are spread over racks."""
+"""Self-management of a cluster: preferred leaders return, damage is repaired, a short pause is tolerated,
+replicas are spread over racks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CREATE_TOPICS_VERSION = 7
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
 SETTINGS = {"auto.leader.rebalance.enable": True, "leader.imbalance.check.interval.seconds": 1}
 ATTEMPTS = 5
-"""At a busy machine any pause may be followed by an election that it did not cause. Five are not."""
+"""On a busy machine one pause may be followed by an election that it did not cause; five are not."""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def replicas(cluster: Cluster, topic: str) -> list[list[int]]:
 
 
 def epoch(cluster: Cluster, topic: str) -> int:
-    """As the leader of its only partition tells it."""
+    """The leader epoch of the only partition, as its leader reports it."""
     leader = cluster.wait_until_leader(topic, within=PATIENCE_S)
     (found,) = (one for one in metadata(cluster, leader).topics if one.name == topic)
     return found.partitions[0].leader_epoch
@@ -91,8 +91,8 @@ def test_leadership_returns_to_the_preferred_leader_that_was_killed(cluster: Clu
 
 
 def segment_with(data: Path, content: bytes) -> Path:
-    """Once it is there: a record is acknowledged when two of three have it, and one that lacks a few
-    is in sync."""
+    """Waits until it exists: a record is acknowledged once two of three replicas have it, and a replica
+    that lacks a few records still counts as in sync."""
 
     def look() -> Path | None:
         found = [path for path in data.glob("topics/*/*/*.log") if content in path.read_bytes()]
@@ -131,7 +131,7 @@ def test_flipped_bit_on_one_replica_is_repaired_from_a_peer(
         pytest.param(True, 0.4, id="leader-for-a-moment"),
     ],
 )
-def test_event_loop_that_stood_still_causes_no_election(
+def test_short_stall_of_the_event_loop_causes_no_election(
     cluster: Cluster, is_leader: bool, stall_s: float
 ) -> None:
     topic = f"stalled-{is_leader}"
@@ -144,7 +144,7 @@ def test_event_loop_that_stood_still_causes_no_election(
         before = epoch(cluster, topic)
         number = preferred if is_leader else (preferred + 1) % 3
         cluster.pause(number)
-        time.sleep(stall_s)  # what is tested is a time
+        time.sleep(stall_s)  # the duration itself is under test
         cluster.resume(number)
         cluster.wait_until_joined(within=PATIENCE_S)
         cluster.wait_until_in_sync(within=PATIENCE_S)
@@ -157,7 +157,7 @@ def test_event_loop_that_stood_still_causes_no_election(
 
 @contextmanager
 def broker_in_rack(rack: str, node_id: int, seed: str, data: Path) -> Iterator[None]:
-    """`kafkaesque broker --rack`, as one types it."""
+    """`kafkaesque broker --rack`, from the command line."""
     options = ["--node-id", str(node_id), "--rack", rack, "--join", seed, "--data", str(data)]
     log_path = data.with_suffix(".log")
     with (
@@ -177,7 +177,7 @@ def broker_in_rack(rack: str, node_id: int, seed: str, data: Path) -> Iterator[N
             process.kill()
 
 
-def test_replicas_are_spread_over_the_racks_that_brokers_tell(tmp_path: Path) -> None:
+def test_replicas_are_spread_over_the_racks_of_the_brokers(tmp_path: Path) -> None:
     with (
         Cluster(2, settings={"broker.rack": "a"}) as cluster,
         broker_in_rack("b", 7, cluster.address(0), tmp_path / "broker-7"),
@@ -198,5 +198,5 @@ def test_replicas_are_spread_over_the_racks_that_brokers_tell(tmp_path: Path) ->
             PATIENCE_S,
         )
         placed = replicas(cluster, "spread")
-        # Without racks a third of them would be on 0 and 1.
+        # Without racks a third of the partitions would be on brokers 0 and 1.
         assert [sorted(racks[node] or "" for node in nodes) for nodes in placed] == [["a", "b"]] * 6

@@ -1,4 +1,4 @@
-"""`kafkaesque cluster`: one command, three brokers; one signal, nothing is left."""
+"""`kafkaesque cluster`: one command starts three brokers, one signal ends all processes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_three_brokers_serve_one_is_restarted_and_ctrl_c_leaves_no_process(
         assert (tmp_path / f"broker-{number}" / "clean-shutdown").exists()
 
 
-def test_cluster_comes_back_with_its_data_on_other_ports(tmp_path: Path) -> None:
+def test_cluster_restarts_with_its_data_on_other_ports(tmp_path: Path) -> None:
     for turn in range(2):
         process = subprocess.Popen(
             [*START, "--data", str(tmp_path)],
@@ -97,7 +97,7 @@ def _is_written(client: WireClient) -> bool:
     )
 
 
-def test_port_in_use_is_explained_and_nothing_is_left(tmp_path: Path) -> None:
+def test_port_in_use_is_explained_and_no_process_remains(tmp_path: Path) -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -1,4 +1,4 @@
-"""A compacted topic on three brokers: each cleans for itself, any may die, none forgets a row."""
+"""A compacted topic on three brokers: each cleans its own log, any may die, and no row is lost."""
 
 from __future__ import annotations
 
@@ -110,9 +110,9 @@ def check_table(cluster: ClusterProcesses, topic: str, table: Table) -> list[tup
 
 
 def stored_bytes(cluster: ClusterProcesses, number: int, topic: str) -> int | None:
-    """Of the topic on one broker, as it says itself."""
-    told = json.loads((cluster.process(number).data / "broker.json").read_text())
-    with urllib.request.urlopen(f"http://{told['http']}/metrics", timeout=PATIENCE_S) as page:
+    """The size of the topic on one broker, according to its metrics."""
+    facts = json.loads((cluster.process(number).data / "broker.json").read_text())
+    with urllib.request.urlopen(f"http://{facts['http']}/metrics", timeout=PATIENCE_S) as page:
         lines = page.read().decode().splitlines()
     start = "kafkaesque_log_size_bytes{"
     found = [line for line in lines if line.startswith(start) and f'topic="{topic}"' in line]
@@ -142,7 +142,7 @@ def test_leader_dies_and_the_next_one_has_every_row(cluster: ClusterProcesses) -
     check_table(cluster, "rows", table)
 
 
-def test_wiped_broker_takes_what_was_cleaned_from_the_leader(cluster: ClusterProcesses) -> None:
+def test_wiped_broker_copies_the_cleaned_log_from_the_leader(cluster: ClusterProcesses) -> None:
     cluster.create_topic("wiped", 1, replication_factor=3, **COMPACTED)
     table = Table(cluster, "wiped")
     table.update(4000)
@@ -161,7 +161,7 @@ def test_wiped_broker_takes_what_was_cleaned_from_the_leader(cluster: ClusterPro
     assert "fetching offsets [0, " in cluster.process(victim).log.read_text()
 
 
-def test_broker_that_was_away_while_the_others_cleaned_has_every_row(
+def test_broker_that_was_down_while_the_others_cleaned_has_every_row(
     cluster: ClusterProcesses,
 ) -> None:
     cluster.create_topic("away", 1, replication_factor=3, **COMPACTED)

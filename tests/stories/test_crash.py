@@ -1,4 +1,4 @@
-"""kill -9: what was acknowledged is there afterwards, and nothing else happened to it."""
+"""kill -9: acknowledged records survive unchanged."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_acknowledged_records_survive_kill_9_in_the_middle_of_traffic(
             assert [(offset, kept.get(offset)) for offset, _ in expected] == expected
 
 
-def test_torn_tail_is_cut_and_the_log_goes_on(broker: BrokerProcess) -> None:
+def test_torn_tail_is_truncated_and_the_log_stays_usable(broker: BrokerProcess) -> None:
     with WireClient(broker.bootstrap_servers) as client:
         client.create_topic("t")
         client.produce("t", [b"kept"])
@@ -64,7 +64,9 @@ def test_torn_tail_is_cut_and_the_log_goes_on(broker: BrokerProcess) -> None:
         assert [record.value for record in client.read_all("t")] == [b"kept", b"next"]
 
 
-def test_consumer_group_goes_on_after_a_crash_where_it_had_committed(broker: BrokerProcess) -> None:
+def test_consumer_group_resumes_at_its_committed_offset_after_a_crash(
+    broker: BrokerProcess,
+) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(10):
         producer.produce("t", str(number))
@@ -82,7 +84,7 @@ def test_consumer_group_goes_on_after_a_crash_where_it_had_committed(broker: Bro
     consumer.commit(offsets=[TopicPartition("t", 0, 4)], asynchronous=False)
     broker.kill()
     broker.start()
-    # The running member heartbeats on: its group was restored from the log with its members.
+    # The running member continues to heartbeat: its group and members were restored from the log.
     message = consumer.poll(20)
     assert message is not None
     assert message.value() == b"4"
@@ -91,7 +93,7 @@ def test_consumer_group_goes_on_after_a_crash_where_it_had_committed(broker: Bro
 
 
 def test_idempotent_retry_after_a_crash_finds_its_first_append(broker: BrokerProcess) -> None:
-    """The five-batch window lives in the log, not in memory."""
+    """The five-batch window is restored from the log."""
     from kafkaesque.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs
     from kafkaesque.records.codec import Record, encode_batch
     from kafkaesque.wire.messages.produce import (

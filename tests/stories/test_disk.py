@@ -49,7 +49,7 @@ def page(broker: BrokerProcess, name: str) -> tuple[int, str]:
             return refused.code, refused.read().decode()
 
 
-def test_full_disk_refuses_producers_and_serves_again_when_space_is_back(
+def test_full_disk_refuses_producers_and_recovers_when_space_is_free(
     small_disk: Path, start_broker: StartBroker
 ) -> None:
     broker = start_broker({"log.segment.bytes": 4 * MIB}, directory=small_disk)
@@ -67,9 +67,9 @@ def test_full_disk_refuses_producers_and_serves_again_when_space_is_back(
         assert status == 503
         assert "the disk refuses writes" in text
         assert "\nkafkaesque_log_refused_writes_total 1.0\n" in page(broker, "metrics")[1]
-        # Nothing half-written is served, and what was acknowledged is all there.
+        # Nothing half-written is served, and all acknowledged records are there.
         assert [r.value for r in client.read_all("t")] == [payload] * acknowledged
-        # Space comes back: somebody removed something else.
+        # Space becomes free: another file was removed.
         subprocess.run(["mount", "-o", "remount,size=48m", str(small_disk)], check=True)
         assert client.produce("t", [b"after"]).base_offset == acknowledged
         assert client.read_all("t")[-1].value == b"after"
@@ -82,7 +82,7 @@ def test_full_disk_refuses_producers_and_serves_again_when_space_is_back(
         assert len(client.read_all("t")) == acknowledged + 1
 
 
-def test_produce_command_says_that_the_disk_is_full(
+def test_produce_command_reports_that_the_disk_is_full(
     small_disk: Path, start_broker: StartBroker
 ) -> None:
     broker = start_broker({"log.segment.bytes": 4 * MIB}, directory=small_disk)
@@ -91,7 +91,7 @@ def test_produce_command_says_that_the_disk_is_full(
         client.create_topic("t")
         while client.produce("t", [payload]).error_code == ErrorCode.NONE:
             pass
-    # librdkafka tries again until the record is too old, and then tells only that.
+    # librdkafka retries until the record expires, and then reports only the timeout.
     command = [sys.executable, "-m", "kafkaesque.cli.main", "produce", "t", "--timeout", "2"]
     outcome = subprocess.run(
         [*command, "-b", broker.bootstrap_servers],

@@ -1,5 +1,5 @@
-"""Peers that break the protocol, stall, or ask for too much: they lose their connection, the others
-notice nothing, and memory stays bounded."""
+"""Peers that break the protocol, stall, or request too much are disconnected; other clients are
+unaffected, and memory stays bounded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def connect(broker: BrokerProcess) -> socket.socket:
 
 
 def is_closed(peer: socket.socket) -> bool:
-    """Whether the broker hangs up (a reset counts: it does not read on)."""
+    """Whether the broker closes the connection; a reset counts as well."""
     try:
         while peer.recv(65536):
             pass
@@ -96,7 +96,7 @@ def test_claimed_length_costs_no_memory_before_the_bytes_come(shared: BrokerProc
         assert rss_bytes(shared.pid) - before < 32 * MIB
 
 
-def test_large_requests_that_never_end_cost_bounded_memory_and_nobody_else(
+def test_large_unfinished_requests_cost_bounded_memory_and_affect_no_other_client(
     start_broker: StartBroker,
 ) -> None:
     bound = {"queued.max.request.bytes": 16 * MIB, "socket.request.max.bytes": 16 * MIB}
@@ -117,7 +117,7 @@ def test_large_requests_that_never_end_cost_bounded_memory_and_nobody_else(
     assert "incomplete requests hold more than 16777216 bytes" in broker.log.read_text()
 
 
-def test_slow_request_holds_up_no_other_connection(shared: BrokerProcess) -> None:
+def test_slow_request_delays_no_other_connection(shared: BrokerProcess) -> None:
     with WireClient(shared.bootstrap_servers) as slow, WireClient(shared.bootstrap_servers) as fast:
         slow.create_topic("quiet")
         slow.send(fetch_request("quiet", 0, wait_ms=30_000), 12)
@@ -147,7 +147,7 @@ def test_answers_come_in_the_order_of_the_requests(shared: BrokerProcess) -> Non
         assert offsets == [0, 1]
 
 
-def test_reader_that_never_reads_is_held_back_with_bounded_memory(
+def test_client_that_never_reads_costs_bounded_memory(
     start_broker: StartBroker,
 ) -> None:
     broker = start_broker({"flush": "never"})
@@ -163,7 +163,7 @@ def test_reader_that_never_reads_is_held_back_with_bounded_memory(
                     request = fetch_request("big", 0, max_bytes=16 * MIB)
                     frame = encode_request_frame(request, 12, correlation, None)
                     peer.socket.sendall(b"".join(frame))
-            # Everyone else is served meanwhile.
+            # Other clients are served at the same time.
             assert client.produce("big", [b"x"]).error_code == ErrorCode.NONE
             grown = rss_bytes(broker.pid) - before
             assert grown < 400 * MIB, f"{grown / MIB:.0f} MiB"
@@ -188,7 +188,9 @@ def test_idle_connection_is_closed_after_its_time(start_broker: StartBroker) -> 
         assert is_closed(idle)
 
 
-def test_plaintext_listener_for_strangers_needs_a_word(start_broker: StartBroker) -> None:
+def test_plaintext_listener_on_a_public_address_needs_the_insecure_option(
+    start_broker: StartBroker,
+) -> None:
     from kafkaesque.testing.broker_process import BrokerNotReady
 
     with pytest.raises(BrokerNotReady, match="--insecure"):

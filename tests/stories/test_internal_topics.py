@@ -1,4 +1,4 @@
-"""The internal topics are tables: their size goes with what is in them, not with how often it changed."""
+"""The internal topics are compacted: their size depends on their content, not on the number of changes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SETTINGS = {
 
 
 def sizes(data: Path) -> dict[str, int]:
-    """Bytes of the logs of each internal topic, which are those of no other."""
+    """The size of the logs of each internal topic."""
     found: dict[str, int] = {}
     for path in data.glob("topics/*/0/*.log"):
         found[path.parent.parent.name] = found.get(path.parent.parent.name, 0) + path.stat().st_size
     return found
 
 
-def test_many_commits_and_transactions_leave_small_topics_that_say_the_newest(
+def test_many_commits_and_transactions_leave_small_topics_with_the_newest_state(
     tmp_path: Path,
 ) -> None:
     with BrokerProcess(tmp_path, SETTINGS) as broker:
@@ -47,7 +47,7 @@ def test_many_commits_and_transactions_leave_small_topics_that_say_the_newest(
         for number in range(1, COMMITS + 1):
             point = TopicPartition("orders", 0, number)
             consumer.commit(offsets=[point], asynchronous=number % 100 != 0)
-        # An active segment and the clean beginning, for each of the two.
+        # An active segment and a cleaned one, for each of the two topics.
         eventually(
             lambda: max(sizes(broker.data).values()) <= 3 * SEGMENT_BYTES,
             "internal topics are small",

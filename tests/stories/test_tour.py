@@ -1,7 +1,7 @@
-"""docs/TOUR.md does what it says: its commands are typed as they stand, on a whole platform.
+"""docs/TOUR.md: its commands are run exactly as written, on a complete platform.
 
-`...` in an expected output stands for anything. A command whose output is not there yet is typed
-again if it only looks (a reader would press the arrow key), and so is one that could not connect.
+`...` in an expected output matches anything. A command is repeated if it only reads and its output is not
+there yet, or if it could not connect.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def processes(data: Path) -> dict[str, Any]:
 
 
 def wait_until_running(data: Path) -> dict[str, Any]:
-    """On a busy machine `up` says that it is up while it tries a service for the second time."""
+    """On a busy machine `up` may report that it is up while it starts a service for the second time."""
 
     def all_of_them() -> dict[str, Any]:
         found = processes(data)
@@ -131,12 +131,12 @@ def type_in(step: Step, environment: dict[str, str], directory: Path) -> tuple[i
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
-    # Notes beside an answer go to standard error; a terminal shows both.
+    # Notes go to standard error; a terminal shows both.
     return process.returncode, out + err
 
 
 def walk(step: Step, environment: dict[str, str], directory: Path) -> str | None:
-    """None, or what was seen instead of what the tour says."""
+    """None, or the actual output where it differs from the tour."""
     deadline = time.monotonic() + STEP_SECONDS_MAX
     while True:
         code, output = type_in(step, environment, directory)
@@ -147,7 +147,7 @@ def walk(step: Step, environment: dict[str, str], directory: Path) -> str | None
             return f"$ {step.command}\n{output}\n(exit code {code}, expected)\n{step.expected}"
 
 
-def test_tour_goes_as_written_and_leaves_nothing_behind(platform: Platform, tmp_path: Path) -> None:
+def test_tour_works_as_written_and_leaves_no_process(platform: Platform, tmp_path: Path) -> None:
     environment = dict(platform.environment)
     for step in STEPS:
         if assignment := re.fullmatch(r"export (\w+)=(\S+)", step.command):

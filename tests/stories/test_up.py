@@ -1,4 +1,4 @@
-"""`kafkaesque up`: one command, everything runs; one signal, nothing is left."""
+"""`kafkaesque up`: one command starts everything, one signal ends all processes."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ def test_up_serves_and_ctrl_c_leaves_no_process(platform: subprocess.Popen[bytes
     assert not is_running(int(broker["pid"]))
 
 
-def test_killed_supervisor_takes_its_children_along(platform: subprocess.Popen[bytes]) -> None:
+def test_children_of_a_killed_supervisor_end(platform: subprocess.Popen[bytes]) -> None:
     broker = services(platform)["broker-0"]
     platform.kill()
     eventually(lambda: not is_running(int(broker["pid"])), "the broker ended")
 
 
-def test_killed_broker_is_started_again_with_its_data(
+def test_killed_broker_is_restarted_with_its_data(
     platform: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     broker = services(platform)["broker-0"]

@@ -64,7 +64,7 @@ def running_up(data: Path, *options: str) -> Iterator[Up]:
 
 
 def log_in(gateway: str, *words: str) -> None:
-    """As a person who types nothing; a busy machine may need a second attempt."""
+    """Logs in with a chat client that gets no input; a busy machine may need a second attempt."""
 
     def is_in() -> bool:
         done = type_in("chat", "client", "--gateway", gateway, "--name", "gregor", "--plain", *words,
@@ -74,7 +74,7 @@ def log_in(gateway: str, *words: str) -> None:
     eventually(is_in, "gregor is in", 120)
 
 
-def test_account_of_before_a_restart_can_log_in(tmp_path: Path) -> None:
+def test_account_created_before_a_restart_can_log_in(tmp_path: Path) -> None:
     with running_up(tmp_path) as up:
         found = up.wait_until_running()
         log_in(found["gateway-0"]["facts"]["tcp"], "--register")
@@ -85,13 +85,13 @@ def test_account_of_before_a_restart_can_log_in(tmp_path: Path) -> None:
         log_in(found["gateway-1"]["facts"]["tcp"])
 
 
-def test_services_stand_on_another_kafka_and_none_outlives_a_killed_up(tmp_path: Path) -> None:
+def test_services_run_on_another_kafka_and_none_outlives_a_killed_up(tmp_path: Path) -> None:
     with Broker() as kafka:
         engine = f"kafka={kafka.bootstrap_servers}"
         with running_up(tmp_path, "--engine", engine) as up:
             found = up.wait_until_running()
             log_in(found["gateway-0"]["facts"]["tcp"], "--register")
-            # What the services write lies in the other Kafka; the one broker has coordination.
+            # The services write to the other Kafka; our broker only has the coordination service.
             listed = type_in("topic", "list", "--json", "-b", kafka.bootstrap_servers).stdout
             assert "gw.cmd.v1" in listed
             own = type_in("topic", "list", "--json", "-b", found["broker-0"]["facts"]["kafka"])

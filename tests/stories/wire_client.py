@@ -1,4 +1,4 @@
-"""A blocking client on the bare protocol: sends exactly what a test wants, sees exactly what comes."""
+"""A blocking client of the raw protocol: sends exactly the given requests, returns raw answers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class WireClient:
         return decode_response(response, memoryview(self.read(size_bytes)), version)
 
     def read(self, size_bytes: int) -> bytes:
-        """Exactly so many bytes; ConnectionError if the broker closes before."""
+        """Reads exactly `size_bytes` bytes; ConnectionError if the broker closes first."""
         data = bytearray()
         while len(data) < size_bytes:
             part = self.socket.recv(size_bytes - len(data))

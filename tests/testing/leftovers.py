@@ -1,7 +1,7 @@
-"""What a broker leaves behind in its process, each question in a process of its own.
+"""Programs that check that a broker leaves no threads, descriptors or directories in its process.
 
-A worker of the test run holds the session's brokers beside, whose threads and files come and go.
-`python tests/testing/leftovers.py NAME` asks one.
+Each check runs in a process of its own (`python tests/testing/leftovers.py NAME`): a worker of the test
+run also has the session's brokers, whose threads and files come and go.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kafkaesque.testing.client import Client
 def descriptors() -> dict[str, str]:
     found = {}
     for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # the listing's own
+        with contextlib.suppress(FileNotFoundError):  # that of the listing itself
             found[name] = os.readlink(f"/proc/self/fd/{name}")
     return found
 

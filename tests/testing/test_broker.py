@@ -1,4 +1,4 @@
-"""A broker in this process: what it gives, what it leaves behind, how it says no."""
+"""A broker in this process: use, settings, cleanup and errors."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def taken_address() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_client_can_use_it_as_soon_as_it_is_entered() -> None:
+def test_client_can_use_it_inside_the_with_block() -> None:
     with Broker() as broker:
         produce(broker, "created-on-first-use", "a", "b")
         assert values_in(broker, "created-on-first-use") == ["a", "b"]
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_no_thread_no_descriptor_and_no_directory_is_left(name: str) -> None:
+def test_no_thread_descriptor_or_directory_remains(name: str) -> None:
     run = subprocess.run(
         [sys.executable, leftovers.__file__, name], capture_output=True, text=True, timeout=120
     )
@@ -85,7 +85,7 @@ def test_stopped_broker_starts_again_empty() -> None:
         assert partition_count(broker, "t") == 0
 
 
-def test_given_data_directory_stays(tmp_path: Path) -> None:
+def test_given_data_directory_is_kept(tmp_path: Path) -> None:
     with Broker(data=tmp_path) as broker:
         assert broker.data == tmp_path
         produce(broker, "t", "kept")
@@ -93,7 +93,7 @@ def test_given_data_directory_stays(tmp_path: Path) -> None:
         assert values_in(broker, "t") == ["kept"]
 
 
-def test_two_brokers_at_once_know_nothing_of_each_other() -> None:
+def test_two_brokers_are_independent() -> None:
     with Broker() as one, Broker() as other:
         assert one.bootstrap_servers != other.bootstrap_servers
         produce(one, "t", "in one")
@@ -144,7 +144,7 @@ def test_create_topic_takes_configs_with_underscores() -> None:
             broker.create_topic("v", no_such=1)
 
 
-def test_delete_topics_passes_over_what_is_not_there() -> None:
+def test_delete_topics_ignores_missing_topics() -> None:
     with Broker() as broker:
         broker.create_topic("t")
         broker.delete_topics(["t", "never"])
@@ -222,7 +222,7 @@ def fail(broker: Broker, clock: BreakableClock) -> None:
     eventually(has_failed)
 
 
-def test_broker_that_failed_by_itself_raises_at_the_end() -> None:
+def test_broker_that_failed_raises_at_the_end() -> None:
     clock = BreakableClock()
     settings = {"log.retention.check.interval.ms": 1}
     with (
@@ -232,7 +232,7 @@ def test_broker_that_failed_by_itself_raises_at_the_end() -> None:
         fail(broker, clock)
 
 
-def test_broker_that_failed_by_itself_lets_its_clients_go() -> None:
+def test_broker_that_failed_disconnects_its_clients() -> None:
     clock = BreakableClock()
     broker = Broker(settings={"log.retention.check.interval.ms": 1}, clock=clock).start()
     host, port = broker.bootstrap_servers.split(":")
@@ -243,7 +243,7 @@ def test_broker_that_failed_by_itself_lets_its_clients_go() -> None:
         broker.stop()
 
 
-def test_failure_of_the_broker_does_not_hide_that_of_the_test() -> None:
+def test_failure_of_the_broker_does_not_hide_the_failure_of_the_test() -> None:
     clock = BreakableClock()
 
     def run_test() -> None:
@@ -289,7 +289,7 @@ def test_forked_child_neither_stops_the_broker_nor_holds_its_port() -> None:
         pytest.param("print(Broker().start().data)", id="until it is collected"),
     ],
 )
-def test_broker_that_nobody_stopped_goes_quietly(program: str) -> None:
+def test_broker_that_was_not_stopped_ends_silently(program: str) -> None:
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", f"from kafkaesque.testing import Broker; {program}"],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""A clock moved by hand, and what a broker does by it: retention and expiry without waiting."""
+"""The manual clock: retention and expiry of a broker without waiting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafkaesque.testing.client import Client
 HOUR_S = 3600
 
 
-def test_clock_stands_still_until_both_of_its_times_are_moved() -> None:
+def test_clock_does_not_move_until_advanced() -> None:
     clock = ManualClock(start_ms=1_000)
     assert (clock.wall_ms(), clock.monotonic()) == (1_000, 0.0)
     clock.advance(1.5)
@@ -32,12 +32,12 @@ def test_clock_starts_at_the_real_time() -> None:
     assert before_ms <= ManualClock().wall_ms() <= time.time_ns() // 1_000_000
 
 
-def test_clock_does_not_go_back() -> None:
+def test_clock_cannot_be_moved_back() -> None:
     with pytest.raises(ValueError, match="forward"):
         ManualClock().advance(-1)
 
 
-def test_retention_takes_records_when_the_clock_says_so() -> None:
+def test_retention_follows_the_clock() -> None:
     clock = ManualClock()
     with Broker(clock=clock) as broker, Client(broker.bootstrap_servers) as client:
         broker.create_topic("t", retention_ms=HOUR_S * 1000)
@@ -85,7 +85,7 @@ def committed(broker: Broker, group: str) -> int | None:
     return offsets.get("t")
 
 
-def test_group_forms_while_the_clock_stands_still() -> None:
+def test_group_forms_while_the_clock_is_stopped() -> None:
     with Broker(clock=ManualClock()) as broker, Client(broker.bootstrap_servers) as client:
         broker.create_topic("t")
         client.produce("t", [{"value": "a"}], within_s=10)

@@ -1,4 +1,4 @@
-"""A cluster in this process: what a test does to it happens, and nothing of it is left behind."""
+"""A cluster in this process: kills, pauses, partitions and wipes take effect, and nothing remains."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def produce(cluster: Cluster, topic: str, *values: str) -> None:
 
 
 def read(cluster: Cluster, topic: str) -> list[str | None]:
-    """All there is in a topic of one partition."""
+    """All records of a topic with one partition."""
     with Client(cluster.bootstrap_servers) as client:
         return [record.text for record in client.read(topic, {0: 0}, float("inf"), count=None)]
 
@@ -54,7 +54,7 @@ def test_records_survive_the_death_of_the_leader(cluster: Cluster) -> None:
     assert read(cluster, "survives") == ["before", "after"]
 
 
-def test_killed_broker_did_not_stop_cleanly_and_a_stopped_one_did(
+def test_kill_is_not_a_clean_stop_and_stop_is(
     cluster: Cluster,
 ) -> None:
     cluster.kill(1)
@@ -64,14 +64,14 @@ def test_killed_broker_did_not_stop_cleanly_and_a_stopped_one_did(
     assert (cluster.data(1) / "clean-shutdown").exists()
 
 
-def test_stopped_leader_hands_over(cluster: Cluster) -> None:
+def test_stopped_leader_transfers_leadership(cluster: Cluster) -> None:
     cluster.create_topic("handed", partitions=3)
     leader = cluster.wait_until_leader("handed", 2)
     cluster.stop(leader)
     assert all(cluster.leader_of("handed", index) not in (None, leader) for index in range(3))
 
 
-def test_paused_leader_is_deposed_and_comes_back(cluster: Cluster) -> None:
+def test_paused_leader_is_replaced_and_returns(cluster: Cluster) -> None:
     cluster.create_topic("paused")
     leader = cluster.wait_until_leader("paused")
     cluster.pause(leader)
@@ -100,14 +100,14 @@ def test_controller_cut_off_from_all_others_is_replaced(cluster: Cluster, one_wa
 def test_cut_outlasts_a_restart(cluster: Cluster) -> None:
     cluster.kill(0)
     controller = cluster.wait_until_controller()
-    # Not from the controller: without its word no broker is up.
+    # Not cut off from the controller: only it decides which brokers are up.
     cluster.partition(0, 3 - controller)
     cluster.restart(0)
     with pytest.raises(TimeoutError, match="all brokers in the cluster"):
         cluster.wait_until_joined(within=0.2)
 
 
-def test_wiped_broker_comes_back_with_everything(cluster: Cluster) -> None:
+def test_wiped_broker_recovers_all_records(cluster: Cluster) -> None:
     cluster.create_topic("wiped")
     produce(cluster, "wiped", "kept")
     cluster.wipe(2)
@@ -119,7 +119,7 @@ def test_wiped_broker_comes_back_with_everything(cluster: Cluster) -> None:
     assert read(cluster, "wiped") == ["kept"]
 
 
-def test_all_brokers_killed_at_once_keep_what_was_acknowledged(
+def test_all_brokers_killed_at_once_keep_acknowledged_records(
     cluster: Cluster,
 ) -> None:
     cluster.create_topic("kept")
@@ -132,7 +132,7 @@ def test_all_brokers_killed_at_once_keep_what_was_acknowledged(
     assert read(cluster, "kept") == ["1", "2"]
 
 
-def test_topic_is_created_as_asked(cluster: Cluster) -> None:
+def test_topic_is_created_with_the_given_settings(cluster: Cluster) -> None:
     cluster.create_topic("wide", partitions=4, replication_factor=2, retention_ms=60_000)
     cluster.wait_until_in_sync("wide")
     assert [len(cluster.in_sync("wide", index)) for index in range(4)] == [2] * 4
@@ -159,7 +159,7 @@ def test_cluster_of_one_and_of_two(tmp_path: Path) -> None:
             assert len(cluster.in_sync("t")) == count
 
 
-def test_given_directory_is_kept_and_gone_on_with(tmp_path: Path) -> None:
+def test_given_directory_is_kept_and_reused(tmp_path: Path) -> None:
     for expected in ([], ["first"]):
         with Cluster(2, data=tmp_path) as cluster:
             if not expected:
@@ -186,7 +186,7 @@ def test_broker_that_cannot_start_is_explained() -> None:
 
 
 @pytest.mark.parametrize("ending", ["del c", "pass"])
-def test_forgotten_cluster_goes_quietly(ending: str) -> None:
+def test_cluster_that_was_not_closed_ends_silently(ending: str) -> None:
     program = (
         "from kafkaesque.testing import Cluster; c = Cluster(2).start(); "
         f"print(c.data(0).parent); {ending}"

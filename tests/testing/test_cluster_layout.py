@@ -1,4 +1,4 @@
-"""Ports that stay, directories, and who founds the cluster."""
+"""Reserved ports, directories, and which broker founds the cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path, 3, {"num.partitions": 4})
 
 
-def test_first_broker_founds_and_the_others_join_by_any(layout: Layout) -> None:
+def test_first_broker_founds_and_the_others_join(layout: Layout) -> None:
     assert [layout.settings(number)["join"] for number in range(3)] == [
         None,
         [layout.address(0), layout.address(2)],
@@ -33,7 +33,7 @@ def test_first_broker_joins_once_there_is_a_cluster(layout: Layout) -> None:
     layout.close()
 
 
-def test_settings_are_those_of_all_and_its_own(layout: Layout) -> None:
+def test_settings_combine_shared_and_own_ones(layout: Layout) -> None:
     settings = layout.settings(2)
     assert settings["num.partitions"] == 4
     assert settings["node.id"] == 2

@@ -1,4 +1,4 @@
-"""A cluster of processes: signals reach them, and what they say is put together."""
+"""A cluster of processes: signals take effect, and the brokers' reports are combined."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cluster(shared: ClusterProcesses) -> Iterator[ClusterProcesses]:
     shared.mend()
 
 
-def test_stopped_process_is_deposed_and_comes_back(cluster: ClusterProcesses) -> None:
+def test_paused_process_is_replaced_and_returns(cluster: ClusterProcesses) -> None:
     cluster.create_topic("t", replicas={0: [0, 1, 2]})
     assert cluster.wait_until_leader("t") == 0
     cluster.pause(0)
@@ -34,7 +34,7 @@ def test_stopped_process_is_deposed_and_comes_back(cluster: ClusterProcesses) ->
     assert sorted(cluster.in_sync("t")) == [0, 1, 2]
 
 
-def test_killed_and_wiped_process_comes_back_on_its_port(cluster: ClusterProcesses) -> None:
+def test_killed_and_wiped_process_returns_on_its_port(cluster: ClusterProcesses) -> None:
     address, pid = cluster.address(1), cluster.process(1).pid
     cluster.wipe(1)
     assert cluster.running == [0, 2]
@@ -45,7 +45,7 @@ def test_killed_and_wiped_process_comes_back_on_its_port(cluster: ClusterProcess
     cluster.wait_until_joined()
 
 
-def test_refused_topic_says_why(cluster: ClusterProcesses) -> None:
+def test_refused_topic_reports_the_reason(cluster: ClusterProcesses) -> None:
     with pytest.raises(TopicRefused, match="INVALID_REPLICATION_FACTOR"):
         cluster.create_topic("wide", replication_factor=4)
 

@@ -1,4 +1,4 @@
-"""What several brokers see, put together."""
+"""The combined view of several brokers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def view(
         ([view(0, term=1), view(None, term=2)], None),
     ],
 )
-def test_controller_is_whom_those_name_who_know_the_latest(
+def test_controller_is_named_by_the_brokers_with_the_highest_term(
     views: list[BrokerView], controller: int | None
 ) -> None:
     assert ClusterView(dict(enumerate(views))).controller == controller
@@ -57,7 +57,7 @@ def test_leader_is_that_of_the_latest_epoch_and_revision() -> None:
         (PartitionState((0, 1)), False),
     ],
 )
-def test_replicas_of_brokers_that_are_up_must_be_in_sync(
+def test_replicas_on_running_brokers_must_be_in_sync(
     seen: PartitionState, is_in_sync: bool
 ) -> None:
     cluster = ClusterView({0: view(t=seen), 1: view(t=seen)})
@@ -73,5 +73,5 @@ def test_replicas_of_brokers_that_are_up_must_be_in_sync(
         (view(voters=frozenset({0, 1})), False),
     ],
 )
-def test_all_must_hear_each_other_and_vote(last: BrokerView, is_joined: bool) -> None:
+def test_joined_means_all_are_connected_and_vote(last: BrokerView, is_joined: bool) -> None:
     assert ClusterView({0: view(), 1: view(), 2: last}).is_joined is is_joined

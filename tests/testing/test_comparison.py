@@ -1,4 +1,4 @@
-"""Expected against received, and the text that a failing test shows."""
+"""Comparison of expected and received records, and the message of a failing test."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def test_difference_is_marked(
     assert marks(expected, received(*came), in_order=False) == marks_in_any_order
 
 
-def test_in_order_each_record_is_held_against_the_expectation_at_its_place() -> None:
+def test_in_order_each_record_is_compared_with_the_expectation_at_its_position() -> None:
     came = received("a", "a", key=b"k")
     assert marks(["a", ("k", "a")], came, in_order=True) == "  "
     assert marks([("k", "a"), "a"], came, in_order=True) == "  "
 
 
-def test_in_any_order_a_bare_value_leaves_keyed_records_to_those_who_name_the_key() -> None:
+def test_in_any_order_keyed_expectations_take_precedence_over_bare_values() -> None:
     came = [*received("a", key=b"k"), *received("a", key=b"other")]
     assert marks(["a", ("k", "a")], came, in_order=False) == "  "
 
 
-def test_report_shows_what_came_and_what_is_missing() -> None:
+def test_report_shows_received_and_missing_records() -> None:
     expected = [fields_of(spec) for spec in ["a", {"key": "k", "value": {"n": 1}}]]
     came = [*received("a"), Received("t", 3, 9, b"\xff", None, (("h", b"1"),))]
     report = compare(expected, came, in_order=True).report("t", within_s=5)
@@ -59,7 +59,7 @@ def test_report_shows_what_came_and_what_is_missing() -> None:
     ]
 
 
-def test_report_names_every_field_that_was_asked_for() -> None:
+def test_report_names_every_expected_field() -> None:
     fields = fields_of({"value": "a", "headers": {"h": "1"}, "partition": 1, "timestamp": 5})
     report = compare([fields], [], in_order=True).report("t", within_s=0.5)
     assert "- value='a' headers={h: '1'} partition=1 timestamp=5" in report

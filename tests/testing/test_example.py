@@ -1,4 +1,4 @@
-"""The example project's own tests, run as its reader would run them."""
+"""The example project's own tests, run as its README describes."""
 
 from __future__ import annotations
 

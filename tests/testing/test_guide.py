@@ -1,4 +1,4 @@
-"""docs/TESTING.md does what it says: its snippets are run as they stand."""
+"""docs/TESTING.md: its snippets run exactly as written."""
 
 from __future__ import annotations
 

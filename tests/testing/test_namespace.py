@@ -30,9 +30,7 @@ def namespace(broker: Broker, client: Client) -> Namespace:
     return Namespace(broker, client)
 
 
-def test_names_differ_between_namespaces_and_tell_their_test(
-    broker: Broker, client: Client
-) -> None:
+def test_names_are_unique_and_contain_the_test_name(broker: Broker, client: Client) -> None:
     one = Namespace(broker, client, "test_x[a/b c]")
     other = Namespace(broker, client, "test_x[a/b c]")
     topic = one.topic("orders")
@@ -50,7 +48,7 @@ def test_topic_takes_partitions_and_configs(namespace: Namespace, client: Client
     assert client.partition_count(topic) == 3
 
 
-def test_produced_records_come_back_as_they_were_stored(namespace: Namespace) -> None:
+def test_produced_records_are_returned_as_stored(namespace: Namespace) -> None:
     topic = namespace.topic("t", partitions=2)
     stored = namespace.produce(
         topic,
@@ -68,7 +66,7 @@ def test_produced_records_come_back_as_they_were_stored(namespace: Namespace) ->
     assert stored[1].timestamp_ms == 1_700_000_000_000
 
 
-def test_reads_go_on_where_the_last_one_ended(namespace: Namespace) -> None:
+def test_reads_continue_where_the_last_one_ended(namespace: Namespace) -> None:
     topic = namespace.topic("t")
     namespace.produce(topic, ["a", "b", "c"])
     assert [record.text for record in namespace.consume(topic)] == ["a"]
@@ -91,7 +89,7 @@ def create_and_write(broker: Broker, topic: str) -> None:
         client.produce(topic, [{"value": "a"}, {"value": "b"}], within_s=30)
 
 
-def test_consume_that_gets_too_few_tells_which(namespace: Namespace) -> None:
+def test_consume_that_gets_too_few_shows_them(namespace: Namespace) -> None:
     topic = namespace.topic("t")
     namespace.produce(topic, [("k", "only")])
     with pytest.raises(AssertionError) as raised:
@@ -102,21 +100,21 @@ def test_consume_that_gets_too_few_tells_which(namespace: Namespace) -> None:
     ]
 
 
-def test_topic_that_never_comes_is_named(namespace: Namespace) -> None:
+def test_missing_topic_is_named(namespace: Namespace) -> None:
     with pytest.raises(AssertionError, match="topic nowhere does not exist"):
         namespace.expect("nowhere", ["a"], within=0.05)
     with pytest.raises(AssertionError, match="topic nowhere does not exist"):
         namespace.expect("nowhere", [])
 
 
-def test_expect_minds_order_in_one_partition(namespace: Namespace) -> None:
+def test_expect_checks_order_in_one_partition(namespace: Namespace) -> None:
     topic = namespace.topic("t")
     namespace.produce(topic, ["a", "b"])
     with pytest.raises(AssertionError, match="1 missing, 1 unexpected"):
         namespace.expect(topic, ["b", "a"])
 
 
-def test_expect_does_not_mind_order_if_told_so_or_across_partitions(namespace: Namespace) -> None:
+def test_expect_ignores_order_on_request_or_across_partitions(namespace: Namespace) -> None:
     single = namespace.topic("t")
     namespace.produce(single, ["a", "b"])
     namespace.expect(single, ["b", "a"], in_order=False)
@@ -126,15 +124,17 @@ def test_expect_does_not_mind_order_if_told_so_or_across_partitions(namespace: N
         namespace.expect(double, order)
 
 
-def test_expect_finds_the_record_too_many(namespace: Namespace) -> None:
+def test_expect_finds_an_unexpected_record(namespace: Namespace) -> None:
     topic = namespace.topic("t")
     namespace.produce(topic, ["a", "a"])
     with pytest.raises(AssertionError, match="1 unexpected\n") as raised:
-        namespace.expect(topic, ["a"], within=1000)  # what is there already takes no waiting
+        namespace.expect(
+            topic, ["a"], within=1000
+        )  # no need to wait for records that exist already
     assert "+ key=None value='a' (partition 0, offset 1)" in str(raised.value)
 
 
-def test_expect_finds_the_record_that_is_missing(namespace: Namespace) -> None:
+def test_expect_finds_a_missing_record(namespace: Namespace) -> None:
     topic = namespace.topic("t")
     namespace.produce(topic, ["a"])
     with pytest.raises(AssertionError, match=r"1 missing after 0\.2 s\n") as raised:
@@ -143,26 +143,26 @@ def test_expect_finds_the_record_that_is_missing(namespace: Namespace) -> None:
 
 
 @pytest.mark.parametrize("records", ["text", b"bytes"])
-def test_records_in_no_list_are_refused(namespace: Namespace, records: Any) -> None:
+def test_records_must_be_in_a_list(namespace: Namespace, records: Any) -> None:
     with pytest.raises(TypeError, match="a list"):
         namespace.produce("t", records)
 
 
-def test_refused_record_is_told(namespace: Namespace) -> None:
+def test_refused_record_is_reported(namespace: Namespace) -> None:
     topic = namespace.topic("t", cleanup_policy="compact")
     with pytest.raises(Exception, match="INVALID_RECORD"):
         namespace.produce(topic, ["without a key"])
 
 
-def test_closed_namespace_has_let_go_of_its_topics(broker: Broker, client: Client) -> None:
+def test_closed_namespace_has_deleted_its_topics(broker: Broker, client: Client) -> None:
     namespace = Namespace(broker, client)
     topic = namespace.topic("t")
     namespace.close()
-    broker.delete_topics([])  # behind the deletion, which nobody waits for
+    broker.delete_topics([])  # after the deletion, which `close` does not wait for
     assert client.partition_count(topic) == 0
 
 
-def test_namespace_on_a_broker_that_is_gone_says_so(client: Client) -> None:
+def test_namespace_on_a_stopped_broker_raises(client: Client) -> None:
     with Broker() as broker:
         namespace = Namespace(broker, client)
     with pytest.raises((RuntimeError, BrokerFailed, KafkaError), match="not running"):

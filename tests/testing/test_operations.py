@@ -1,11 +1,11 @@
-"""Settings as texts. What a node does for a test is seen in test_broker.py and test_clock.py."""
+"""Settings as strings. The other operations are tested in test_broker.py and test_clock.py."""
 
 from __future__ import annotations
 
 from kafkaesque.testing.operations import setting_texts
 
 
-def test_plain_values_become_the_texts_that_kafka_writes() -> None:
+def test_plain_values_become_the_strings_that_kafka_uses() -> None:
     plain = {
         "yes": True,
         "no": False,

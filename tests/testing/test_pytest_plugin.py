@@ -1,4 +1,4 @@
-"""The plugin as its users have it: small test files, run by pytest inside pytest."""
+"""The plugin as users see it: small test files, run by pytest inside pytest."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-# Imported here, for pytester forgets what an inner run imported, and extension modules do not like
-# to be loaded twice.
+# Imported here: pytester unloads modules that an inner run imported, and extension modules cannot be
+# loaded twice.
 import kafkaesque.broker.node
 import kafkaesque.testing.broker
 import kafkaesque.testing.client
@@ -20,7 +20,7 @@ pytest_plugins = ["pytester"]
 RUN = ("-p", "kafkaesque", "-p", "no:cacheprovider", "-W", "error", "--strict-markers")
 
 
-def test_tests_share_a_broker_and_no_topic(pytester: pytest.Pytester) -> None:
+def test_tests_share_a_broker_but_no_topics(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -69,7 +69,7 @@ def test_failing_expectation_shows_the_line_of_the_test_and_the_difference(
     result.stdout.no_fnmatch_line("*namespace.py*")
 
 
-def test_marked_test_has_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
+def test_marked_test_has_its_own_broker(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -96,7 +96,7 @@ def test_marked_test_has_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
     pytester.runpytest_inprocess(*RUN).assert_outcomes(passed=2)
 
 
-def test_cluster_is_shared_and_mended_behind_each_test(pytester: pytest.Pytester) -> None:
+def test_cluster_is_shared_and_repaired_after_each_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         seen = []

@@ -1,4 +1,4 @@
-"""Plain values as records, and when a record is the one expected."""
+"""Plain values as records, and the matching of records with expectations."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_plain_value_gives_the_fields_it_names(spec: Any, fields: dict[str, obje
         (["k", "v"], TypeError, "not \\['k', 'v'\\]"),
     ],
 )
-def test_value_that_is_no_record_is_explained(
+def test_error_for_a_value_that_is_not_a_record(
     spec: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -85,7 +85,7 @@ def test_headers_keep_their_order_and_repeat_only_as_pairs() -> None:
         {"partition": 2, "timestamp": 1000},
     ],
 )
-def test_record_matches_what_names_fewer_or_all_of_its_fields(spec: Any) -> None:
+def test_record_matches_an_expectation_of_some_or_all_fields(spec: Any) -> None:
     assert matches(fields_of(spec), RECORD)
 
 
@@ -103,7 +103,7 @@ def test_record_matches_what_names_fewer_or_all_of_its_fields(spec: Any) -> None
         {"timestamp": 999},
     ],
 )
-def test_record_does_not_match_what_differs_in_one_field(spec: Any) -> None:
+def test_record_does_not_match_if_one_field_differs(spec: Any) -> None:
     assert not matches(fields_of(spec), RECORD)
 
 

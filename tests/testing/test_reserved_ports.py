@@ -1,4 +1,4 @@
-"""A port that is held is its owner's alone."""
+"""A reserved port can be used only by its owner."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 
 
-def test_reserved_port_can_be_listened_on_and_is_no_stranger_s() -> None:
+def test_owner_can_listen_on_a_reserved_port_and_no_one_else_gets_it() -> None:
     ports = ReservedPorts(1)
     assert ports.take(2) == ports.numbers[1:]
     assert len(set(ports.numbers)) == 3

@@ -1,4 +1,4 @@
-"""Admin calls in words common to the libraries that have an admin client."""
+"""One interface for the admin clients of all libraries that have one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Setting:
 
 
 class Admin(abc.ABC):
-    """Errors come as ClientFailure with Kafka's code."""
+    """Errors are raised as ClientFailure with Kafka's error code."""
 
     name: ClassVar[str]
     lacks: ClassVar[frozenset[str]] = frozenset()
@@ -64,7 +64,7 @@ class Admin(abc.ABC):
 
     @abc.abstractmethod
     def delete_records(self, topic: str, offset: int) -> int:
-        """Of partition 0; the new low watermark."""
+        """Delete records of partition 0; returns the new low watermark."""
 
     @abc.abstractmethod
     def settings(self, kind: str, name: str) -> dict[str, Setting]:
@@ -72,7 +72,7 @@ class Admin(abc.ABC):
 
     @abc.abstractmethod
     def alter(self, topic: str, key: str, value: str | None) -> None:
-        """Set one topic setting, or take it back with None."""
+        """Set one topic setting; None removes it."""
 
     @abc.abstractmethod
     def cluster(self) -> tuple[str, int, list[tuple[int, str, int]]]:
@@ -323,7 +323,7 @@ class KafkaPythonAdmin(Admin):
 
     @staticmethod
     def _check(outcome: str) -> None:
-        """Some calls answer "OK" or the name of the error's class, inside a sentence or bare."""
+        """Some calls return "OK" or the name of the error class, alone or within a sentence."""
         if outcome != "OK":
             (kind,) = re.findall(r"\w+Error\b", outcome)
             raise kafka_python_failure(getattr(kafka_errors, kind)(outcome))
@@ -464,7 +464,7 @@ ADMINS = tuple(kind.name for kind in _KINDS)
 
 
 def open_admin(name: str, bootstrap: str) -> Admin:
-    """The admin client `name`, or `Unavailable` with what to install."""
+    """The admin client `name`; raises `Unavailable`, which names what to install."""
     (kind,) = (kind for kind in _KINDS if kind.name == name)
     # Each class takes the bootstrap address.
     return kind(bootstrap)  # type: ignore[call-arg]

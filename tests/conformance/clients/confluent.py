@@ -1,4 +1,4 @@
-"""confluent-kafka: librdkafka, the client behind most languages but Java."""
+"""confluent-kafka: librdkafka, which most client libraries except Java's are based on."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class Confluent(Client):
 
 def failure(error: Any) -> ClientFailure:
     code = error.code()
-    # librdkafka's own errors are negative; two of them stand for an answer of the broker.
+    # librdkafka's own errors are negative; two of them correspond to an answer of the broker.
     codes = {
         ck.KafkaError._UNKNOWN_TOPIC: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ck.KafkaError._UNKNOWN_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 with warnings.catch_warnings():
-    # It reads its schemas by a deprecated function of importlib while it is imported.
+    # Its import uses a deprecated function of importlib.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka import admin as kafka_admin
@@ -44,8 +44,8 @@ class KafkaPythonConsumer(Consumer):
         self._consumer = consumer
 
     def poll(self, timeout_s: float) -> list[Received]:
-        # A poll that gives up in the very moment in which the answer to SyncGroup arrives makes 3.0.12
-        # forget its share and its heartbeats for good. Long polls seldom give up.
+        # If a poll times out just when the answer to SyncGroup arrives, 3.0.12 loses its assignment and
+        # its heartbeats for good. Long polls seldom time out.
         polled = self._consumer.poll(timeout_ms=int(max(timeout_s, POLL_SECONDS_MIN) * 1000))
         return [_received(record) for records in polled.values() for record in records]
 
@@ -109,7 +109,7 @@ class KafkaPython(Client):
             ]
             producer.flush(30)
             offsets = [int(future.get(30).offset) for future in pending]
-            # With acks=0 it makes them up.
+            # With acks=0 its offsets are invented.
             return [-1] * len(offsets) if acks == 0 else offsets
         except KafkaError as error:
             raise failure(error) from error

@@ -1,4 +1,4 @@
-"""What a test says to a client library and hears from it, in words common to all of them."""
+"""The common interface of all client libraries: settings, records, results and errors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ CREATE_TIME, LOG_APPEND_TIME = 0, 1
 
 
 class Unavailable(Exception):
-    """The client or its toolchain is not on this machine; the text says what to install."""
+    """The client or its toolchain is not on this machine; the text names what to install."""
 
 
 class ClientFailure(Exception):
-    """What the library reported: Kafka's error code, or None for an error of its own."""
+    """An error that the library reported: Kafka's error code, or None for an error of its own."""
 
     def __init__(self, code: int | None, text: str) -> None:
         super().__init__(f"{code}: {text}")
@@ -27,7 +27,7 @@ class ClientFailure(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """What is produced; without a timestamp the library puts its own."""
+    """A record to produce; without a timestamp the library sets one."""
 
     value: bytes | None
     key: bytes | None = None
@@ -38,7 +38,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Received:
-    """What came back."""
+    """A record that was consumed."""
 
     partition: int
     offset: int
@@ -51,7 +51,7 @@ class Received:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerOptions:
-    """Settings of a consumer by common names; a library that lacks one says so in `lacks`."""
+    """Settings of a consumer by common names; `lacks` of a library names those it does not have."""
 
     group: str | None = None
     instance_id: str | None = None
@@ -69,14 +69,14 @@ class Consumer(abc.ABC):
 
     @abc.abstractmethod
     def poll(self, timeout_s: float) -> list[Received]:
-        """What there is, after at most `timeout_s`."""
+        """The available records, after at most `timeout_s`."""
 
     @abc.abstractmethod
     def assignment(self) -> set[tuple[str, int]]: ...
 
     @abc.abstractmethod
     def commit(self) -> None:
-        """Commit the positions of all that was polled, and wait for the answer."""
+        """Commit the positions after all polled records, and wait for the answer."""
 
     @abc.abstractmethod
     def seek(self, topic: str, partition: int, offset: int) -> None: ...
@@ -88,7 +88,7 @@ class Consumer(abc.ABC):
     def close(self) -> None: ...
 
     def take(self, count: int, timeout_s: float = 30) -> list[Received]:
-        """Poll until `count` records came; fewer at the deadline is a failure of the test."""
+        """Poll until `count` records have arrived; fewer at the deadline fail the test."""
         got: list[Received] = []
         deadline = time.monotonic() + timeout_s
         while len(got) < count:
@@ -119,7 +119,7 @@ class Client(abc.ABC):
         bootstrap: str | None = None,
         batch_bytes: int | None = None,
     ) -> list[int]:
-        """Produce in order with one producer; the offsets (-1 where acks=0 tells none)."""
+        """Produce in order with one producer; returns the offsets (-1 with acks=0)."""
 
     @abc.abstractmethod
     def subscribe(self, topics: Sequence[str], options: ConsumerOptions) -> Consumer: ...
@@ -131,7 +131,7 @@ class Client(abc.ABC):
 
     @abc.abstractmethod
     def offset_for_time(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """The library's time lookup; None where there is no such record."""
+        """The library's time lookup; None if there is no such record."""
 
     @abc.abstractmethod
     def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
@@ -148,4 +148,4 @@ class Client(abc.ABC):
             consumer.close()
 
     def close(self) -> None:  # noqa: B027 - most clients keep nothing
-        """Release what the client keeps for the session."""
+        """Release the resources that the client keeps for the session."""

@@ -53,7 +53,7 @@ class KafkaJs(ProgramClient):
 
 
 def installed() -> Path:
-    """The program beside its node_modules, put into the cache once."""
+    """The program with its node_modules, installed into the cache once."""
     files = [SOURCES / name for name in ("main.js", "package.json", "package-lock.json")]
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files))
     directory = cache_directory() / f"conformance-node-{digest.hexdigest()[:16]}"

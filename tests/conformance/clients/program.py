@@ -1,6 +1,6 @@
-"""Clients of other languages: a small program each, told what to do by JSON lines.
+"""Clients of other languages: a small program each, controlled by JSON lines.
 
-The protocol: one request a line `{"id", "op", ...}`, one answer a line `{"id", "ok"}` or
+The protocol: one request per line `{"id", "op", ...}`, one answer per line `{"id", "ok"}` or
 `{"id", "code", "error"}`, in any order. Bytes travel as base64, null as null.
 """
 
@@ -32,7 +32,7 @@ class Program:
     """The child process; calls may come from several threads at once."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as we
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the process
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -116,7 +116,7 @@ class ProgramConsumer(Consumer):
 
 
 class ProgramClient(Client):
-    """What the languages share; a subclass says how its program is built and started."""
+    """Base of the clients in other languages; a subclass builds and starts its program."""
 
     _handles: ClassVar[Any] = itertools.count()
 
@@ -125,11 +125,11 @@ class ProgramClient(Client):
         self.program = Program(self.command())
 
     def command(self) -> Sequence[str]:
-        """The program's command line; raises `Unavailable` where its toolchain is missing."""
+        """The program's command line; raises `Unavailable` if its toolchain is missing."""
         raise NotImplementedError
 
     def settings(self, options: ConsumerOptions) -> dict[str, Any]:
-        """The options in the program's own words."""
+        """The options by the program's own names."""
         raise NotImplementedError
 
     def close(self) -> None:

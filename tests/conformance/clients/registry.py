@@ -1,4 +1,4 @@
-"""Which clients there are, by the names that the tests print."""
+"""The clients by name."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ CLIENTS = tuple(kind.name for kind in _KINDS)
 
 
 def open_client(name: str, bootstrap: str) -> Client:
-    """The client `name`, or `Unavailable` with what to install."""
+    """The client `name`; raises `Unavailable`, which names what to install."""
     (kind,) = (kind for kind in _KINDS if kind.name == name)
     return kind(bootstrap)

@@ -1,4 +1,4 @@
-"""The catalogue names what exists, and the command lists it."""
+"""The catalogue: every entry can be imported, and the command lists it."""
 
 from __future__ import annotations
 

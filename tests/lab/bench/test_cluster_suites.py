@@ -1,4 +1,4 @@
-"""The benchmarks of three brokers, small: that they run to their end and what their figures say."""
+"""The benchmarks of three brokers with small workloads: they complete and report plausible figures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ours(case: Case) -> dict[str, float]:
     return figures
 
 
-def test_idle_partitions_say_as_little_whatever_their_number(tmp_path: Path) -> None:
+def test_idle_partitions_send_few_messages_whatever_their_number(tmp_path: Path) -> None:
     report = quick("idle-partitions", tmp_path)
     for case in report.cases:
         assert ours(case)["raft_messages_per_s"] < 200
@@ -39,7 +39,7 @@ def test_failover_ends_with_every_partition_acknowledging(tmp_path: Path) -> Non
         assert figures["all_led_s"] <= figures["all_ack_s"]
 
 
-def test_active_partitions_are_synced_only_where_asked(tmp_path: Path) -> None:
+def test_active_partitions_are_synced_only_if_configured(tmp_path: Path) -> None:
     figures = [ours(case) for case in quick("active-partitions", tmp_path).cases]
     for synced, cached in zip(figures[:2], figures[2:], strict=True):
         assert synced["fsyncs_per_1000_records"] > 0
@@ -47,14 +47,14 @@ def test_active_partitions_are_synced_only_where_asked(tmp_path: Path) -> None:
         assert synced["p50_ms"] <= synced["p99_ms"] <= synced["max_ms"]
 
 
-def test_recover_all_finds_what_was_stored(tmp_path: Path) -> None:
+def test_recover_all_recovers_the_stored_data(tmp_path: Path) -> None:
     for case in quick("recover-all", tmp_path).cases:
         figures = ours(case)
         assert figures["stored_mb_per_broker"] > 16
         assert 0 < figures["first_ack_s"] <= figures["all_ack_s"]
 
 
-def test_wiped_replica_gets_everything_back(tmp_path: Path) -> None:
+def test_wiped_replica_recovers_all_data(tmp_path: Path) -> None:
     (case,) = quick("wiped-replica", tmp_path).cases
     assert ours(case)["recovered_mb"] > 16
     assert ours(case)["p50_ms_during"] > 0

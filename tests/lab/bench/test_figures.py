@@ -43,7 +43,7 @@ def test_goal_includes_its_limit(goal: Goal, value: float, met: bool) -> None:
 
 
 def test_ratio_is_taken_round_by_round() -> None:
-    # Both slow down by half in the second round: the ratio does not notice.
+    # Both slow down by half in the second round, so the ratio stays the same.
     ours = [{"mb_per_s": 200.0}, {"mb_per_s": 100.0}]
     floor = [{"mb_per_s": 400.0}, {"mb_per_s": 200.0}]
     ratio = paired_ratio(ours, floor, "mb_per_s")
@@ -91,5 +91,5 @@ def test_comparison_without_a_goal_is_neither_met_nor_missed() -> None:
     assert GoalComparison("case", "what", Summary((1.0,)), None).as_json()["met"] is None
 
 
-def test_figures_claim_four_digits() -> None:
+def test_figures_are_rounded_to_four_digits() -> None:
     assert rounded(123456.789) == 123500.0

@@ -1,4 +1,4 @@
-"""The generator against the floor: a tiny run of every kind of raw load, real processes."""
+"""The load generator against the floor server, in real processes: a tiny run of every kind of raw load."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_replay_counts_every_record_once(floor: Peer, stored: tuple[bytes, int])
     assert (floor.options.directory / "floor" / "frames").stat().st_size == 0
 
 
-def test_fetch_goes_round_the_stored_batches(floor: Peer, stored: tuple[bytes, int]) -> None:
+def test_fetch_reads_the_stored_batches_repeatedly(floor: Peer, stored: tuple[bytes, int]) -> None:
     batch, records = stored
     wanted = 2 * BATCH_COUNT * len(batch)
     load = run_load(
@@ -87,14 +87,14 @@ def test_idle_connections_are_held_until_released(floor: Peer) -> None:
         load.abandon()
 
 
-def test_load_says_why_it_failed(floor: Peer) -> None:
+def test_failed_load_reports_its_error(floor: Peer) -> None:
     with pytest.raises(LoadFailed, match="refused"):
         run_load(
             "latency", {"host": "127.0.0.1", "port": 1, "topic": "t", "record_bytes": 1, "acks": 1}
         )
 
 
-def test_server_that_does_not_start_leaves_its_last_words(tmp_path: Path) -> None:
+def test_error_of_a_server_that_does_not_start_contains_its_log(tmp_path: Path) -> None:
     peer = make_peer("floor", PeerOptions(tmp_path, floor_arguments=["--no-such-flag"]))
     try:
         with pytest.raises(PeerFailed, match="no-such-flag"):

@@ -1,4 +1,4 @@
-"""Groups of the crowd: settled means everybody, in one generation."""
+"""Idle consumer groups: a group is settled when all members share a generation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Load at a fixed rate: when requests leave, what they hold, and from when their time is counted."""
+"""Load at a fixed rate: send times, contents and latencies of requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def connection(
     )
 
 
-def test_requests_go_round_the_frames_when_they_are_due(
+def test_frames_are_sent_in_turn_when_they_are_due(
     ends: tuple[socket.socket, socket.socket],
 ) -> None:
     one = connection(ends[0], interval_ns=10, in_flight_max=9)
@@ -48,7 +48,7 @@ def test_a_full_pipeline_waits_for_answers(ends: tuple[socket.socket, socket.soc
     assert one.in_flight == 1
 
 
-def test_time_counts_from_when_a_request_was_due(
+def test_latency_is_measured_from_the_due_time(
     ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = connection(ends[0], interval_ns=10)

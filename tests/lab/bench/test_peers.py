@@ -1,4 +1,4 @@
-"""How the servers under test are started."""
+"""Command lines of the servers under test."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def busy_process() -> subprocess.Popen[bytes]:
     return process
 
 
-def test_cpu_of_a_child_is_pythons_and_that_of_the_broker_its_own() -> None:
+def test_cpu_of_a_child_counts_as_python_and_that_of_the_broker_separately() -> None:
     before = CpuMeter(broker_pid=-1).read()
     with busy_process() as child:
         as_child = CpuMeter(broker_pid=-1).read() - before
@@ -31,7 +31,7 @@ def test_cpu_of_a_child_is_pythons_and_that_of_the_broker_its_own() -> None:
     assert as_broker.python_s < as_child.python_s
 
 
-def test_process_that_ended_costs_nothing_rather_than_less() -> None:
+def test_process_that_ended_counts_as_zero_not_as_negative() -> None:
     with busy_process() as child:
         before = CpuMeter(broker_pid=-1).read()
         child.communicate()
@@ -39,7 +39,7 @@ def test_process_that_ended_costs_nothing_rather_than_less() -> None:
     assert (CpuMeter(broker_pid=-1).read() - before).python_s >= 0
 
 
-def test_cost_of_records_is_told_with_and_without_the_compiler() -> None:
+def test_cost_is_reported_with_and_without_the_compiler() -> None:
     spent = Spent(jvm_s=3.0, compiler_s=1.0, python_s=1.0, broker_s=0.5)
     figures = spent.per_million(2_000_000)
     assert figures["cpu_s_per_million"] == 2.25
@@ -53,7 +53,7 @@ def test_compiler_threads_are_part_of_their_jvm() -> None:
     assert later - earlier == Spent(3.0, 0.75, 0.5, 0.25)
 
 
-def test_process_that_ended_while_it_was_looked_at_takes_nothing_from_the_others() -> None:
+def test_process_that_ends_during_a_reading_does_not_affect_the_others() -> None:
     earlier = Reading({}, {}, {1: 2.0, 2: 1.0}, {})
     later = Reading({}, {}, {1: 0.0, 2: 1.5}, {})
     assert (later - earlier).python_s == 0.5

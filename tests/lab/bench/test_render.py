@@ -1,4 +1,4 @@
-"""What people read: numbers, spreads, tables."""
+"""Rendering of reports: numbers, spreads, tables."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_terminal_shows_settings_machine_figures_and_verdict() -> None:
         assert wanted in text
 
 
-def test_markdown_has_one_column_a_peer_and_leaves_gaps_empty() -> None:
+def test_markdown_has_one_column_per_peer_and_leaves_gaps_empty() -> None:
     lines = to_markdown(sample()).splitlines()
     assert "| figure | ours | floor |" in lines
     assert "| extra | 1 |  |" in lines

@@ -1,4 +1,4 @@
-"""Reports: what is compared with whom, and what the JSON says."""
+"""Benchmark reports: comparisons of peers, and the JSON form."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_comparison_leaves_out_peers_that_did_not_run() -> None:
     ]
 
 
-def test_own_figure_is_held_against_its_goal() -> None:
+def test_own_figure_is_compared_with_its_goal() -> None:
     report = report_of_two_peers()
     report.hold(report.case("raw"), "mb_per_s", Goal("at least", 200))
     report.hold(report.case("raw"), "never measured", Goal("at least", 1))

@@ -1,4 +1,4 @@
-"""Requests that load is made of: whole batches, right positions, errors seen."""
+"""Pre-encoded requests of the load: valid batches, field positions, error detection."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def test_fetch_overhead_is_what_a_real_answer_has() -> None:
     assert len(answer) - len(records) == requests.fetch_overhead_bytes("stored")
 
 
-def test_fetch_error_is_seen_in_the_head_of_an_answer() -> None:
+def test_fetch_error_is_detected_in_the_header_of_an_answer() -> None:
     requests.check_fetched("stored", [fetch_answer(0, b"")[4:]])
     with pytest.raises(LoadFailed, match="error 1"):
         requests.check_fetched("stored", [fetch_answer(1, b"")[4:]])
 
 
-def test_produce_error_is_seen() -> None:
+def test_produce_error_is_detected() -> None:
     row = PartitionProduceResponse(
         index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, base_offset=-1
     )

@@ -1,4 +1,4 @@
-"""Whose turn it is, and what a turn costs."""
+"""The order of measurements, and the CPU cost of each."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_meter_counts_the_servers_own_cpu() -> None:
     assert cost.elapsed_s > 0
 
 
-def test_strangers_are_what_neither_server_nor_generator_used() -> None:
+def test_others_share_excludes_server_and_generator() -> None:
     cost = Cost(server_cpu_s=1.0, machine_busy_s=3.5, elapsed_s=2.0)
     assert cost.others_share(generator_cpu_s=0.5, cores=2) == 0.5
     assert cost.others_share(generator_cpu_s=9.0, cores=2) == 0.0
@@ -80,7 +80,7 @@ def test_throughput_figures_have_units_in_their_names() -> None:
 
 
 @pytest.mark.parametrize(("share", "notes"), [(0.05, 0), (0.5, 1)])
-def test_busy_strangers_are_noted(share: float, notes: int) -> None:
+def test_busy_other_processes_are_noted(share: float, notes: int) -> None:
     report = BenchmarkReport("produce", {})
     report.case("raw").add("ours", {"strangers_cpu_share": share})
     note_other_load(report, report.cases)

@@ -1,4 +1,4 @@
-"""Histories for tests: a few words each, and random clean ones with a defect to plant."""
+"""Histories for tests: short ones built by hand, and random clean ones in which tests plant a defect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Rows = Mapping[Key, Sequence[tuple[int, Value]]]
 
 
 class Story:
-    """Operations written down one by one; each gets the next index and one millisecond."""
+    """Builds a history; each operation gets the next index and takes one millisecond."""
 
     def __init__(self, **terms: object) -> None:
         self.terms = Terms(**terms)  # type: ignore[arg-type]

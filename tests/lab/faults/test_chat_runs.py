@@ -1,4 +1,4 @@
-"""The chat runs, short and with few clients: `kafkaesque fault run` has a thousand."""
+"""The chat runs, shortened and with few clients; `kafkaesque fault run` uses a thousand."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def _few_clients(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def perform(name: str, keep: Path) -> FaultReport:
-    said: list[str] = []
-    report, history = run_by_name(name, FaultRunOptions(rounds=1), said.append, keep)
-    assert report.passed, "\n".join([*said, *report.lines(history)])
+    progress: list[str] = []
+    report, history = run_by_name(name, FaultRunOptions(rounds=1), progress.append, keep)
+    assert report.passed, "\n".join([*progress, *report.lines(history)])
     assert {zero: report.notes[zero] for zero in ZEROS} == dict.fromkeys(ZEROS, 0)
     assert report.notes["clients"] == CLIENTS
     assert int(report.notes["messages_acknowledged"]) > 0
@@ -32,12 +32,12 @@ def perform(name: str, keep: Path) -> FaultReport:
     return report
 
 
-def test_back_end_killed_under_clients_is_noticed_by_none(tmp_path: Path) -> None:
+def test_no_client_notices_a_killed_back_end(tmp_path: Path) -> None:
     report = perform("chat-backend-kill", tmp_path)
     assert (report.notes["kills"], report.notes["disconnects"]) == (1, 0)
 
 
-def test_clients_of_a_killed_gateway_go_on_with_another(tmp_path: Path) -> None:
+def test_clients_of_a_killed_gateway_resume_on_another(tmp_path: Path) -> None:
     report = perform("gateway-kill", tmp_path)
     assert report.notes["kills"] == 1
     assert int(report.notes["disconnects"]) > 0

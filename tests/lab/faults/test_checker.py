@@ -1,4 +1,4 @@
-"""Each anomaly: a small history that has it, the example named, and a twin that has not."""
+"""Each anomaly: a small history that contains it, the reported example, and a similar clean history."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ CASES = [
         (2,),
         (1,),
     ),
-    # An unknown transaction of which one record was read must be there as a whole.
+    # If one record of a transaction with unknown outcome was read, all of them must be in the log.
     Case(
         Name.LOST_WRITE,
         Story().txn(SentRecord(0, 0, 1), SentRecord(1, 0, 2), outcome=INFO).send(3, 1, key=1)
@@ -140,7 +140,7 @@ CASES = [
         (1, 3),
         (0, 2),
     ),
-    # An assignment that takes the key away ends the memory of it; one that keeps it does not.
+    # An assignment without the key resets the position in it; an assignment with it does not.
     Case(
         Name.POLL_SKIP,
         two().send(3, 2).poll({0: [(0, 1)]}).assign(0, 1).poll({0: [(2, 3)]}),
@@ -193,7 +193,7 @@ CASES = [
         (1, 0),
     ),
     Case(Name.NONMONOTONIC_SEND, two(1, 0), two(0, 1), (1, 2), (1, 0)),
-    # What a reader found tells the place of a send that was never acknowledged.
+    # The offset of an unacknowledged send is known from a reader.
     Case(
         Name.NONMONOTONIC_SEND,
         Story().send(1, None, outcome=INFO).send(2, 0).poll({0: dense(2, 1)}),
@@ -238,7 +238,7 @@ CASES = [
         (2,),
         (0,),
     ),
-    # Never placed by anyone: it is the complete final read that shows it missing.
+    # Its offset is unknown: only the complete final read shows that it is missing.
     Case(
         Name.TORN_TRANSACTION,
         Story().txn(SentRecord(0, None, 1), SentRecord(1, None, 2), outcome=INFO).final({0: [(0, 1)]}),
@@ -252,7 +252,7 @@ CASES = [
         (1,),
         (0,),
     ),
-    # Gone, and another record stands at its offset: the last one that was read at all.
+    # It is missing, and another record is at its offset, the last one that was read.
     Case(
         Name.LOST_WRITE,
         two().send(3, 1, process=1).poll({0: dense(1, 3)}),
@@ -260,7 +260,7 @@ CASES = [
         (2,),
         (1,),
     ),
-    # A second copy behind everything that was read: nobody has come to it yet.
+    # A second copy after everything that was read: no reader has reached it yet.
     Case(
         Name.LOST_WRITE,
         two().send(3, 2).poll({0: [(0, 1), (2, 3)]}),
@@ -268,7 +268,7 @@ CASES = [
         (2,),
         (1,),
     ),
-    # The second copy of what was read does not count: the reader need not have come to it in order.
+    # The second copy of a value does not count: the reader need not have reached it in order.
     Case(
         Name.LOST_WRITE,
         two().send(3, 2).poll({0: [(0, 1), (2, 3)]}),
@@ -276,7 +276,7 @@ CASES = [
         (2,),
         (1,),
     ),
-    # A value of unknown or failed outcome that no poll for certain returned is owed to nobody.
+    # A value with unknown or failed outcome that no successful poll returned need not be there.
     Case(
         Name.LOST_WRITE,
         Story().send(1, 0).send(2, 1).poll({0: [(1, 2)]}),
@@ -315,7 +315,7 @@ CASES = [
         (2, 1),
         (1, 0),
     ),
-    # Only a final reader that read everything can say that a record is nowhere.
+    # Only a final reader that read everything can prove that a record is missing.
     Case(
         Name.TORN_TRANSACTION,
         Story().txn(SentRecord(0, None, 1), SentRecord(1, None, 2), outcome=INFO).final({0: [(0, 1)]}),
@@ -330,7 +330,7 @@ CASES = [
         .final({0: [(0, 1)]}),
         (2,),
     ),
-    # Missing as a whole is lost, not torn.
+    # A transaction that is missing as a whole is lost, not torn.
     Case(
         Name.TORN_TRANSACTION,
         Story().txn(SentRecord(0, 0, 1), SentRecord(1, 0, 2)).send(3, 1).send(4, 1, key=1)
@@ -340,7 +340,7 @@ CASES = [
         (2,),
         (0,),
     ),
-    # A reader that was moved over the place did not pass it.
+    # A reader whose position was moved past the offset did not pass it by reading.
     Case(
         Name.TORN_TRANSACTION,
         two().txn(SentRecord(0, 2, 3), SentRecord(1, 0, 4)).send(5, 3)
@@ -364,7 +364,7 @@ def test_planted_anomaly_is_found_with_its_example(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.value)
-def test_clean_twin_does_not_have_it(case: Case) -> None:
+def test_similar_clean_history_has_no_anomaly(case: Case) -> None:
     assert case.name not in check_history(case.clean.history).findings
 
 
@@ -402,7 +402,7 @@ def test_terms_make_an_anomaly_legal(
         next(case.bad for case in CASES if case.name is Name.INT_SEND_SKIP),
     ],
 )
-def test_what_kafka_never_promises_is_always_legal(story: Story) -> None:
+def test_anomalies_that_kafka_permits_are_always_legal(story: Story) -> None:
     assert check_history(story.history).legal >= {Name.G0, Name.INT_SEND_SKIP}
 
 
@@ -415,7 +415,7 @@ def test_damaged_records_are_counted_apart_and_are_not_lost() -> None:
     assert Name.OFFSET_HOLE not in verdict.findings
 
 
-def test_record_lost_and_unseen_is_lost_once() -> None:
+def test_record_that_is_lost_and_unseen_counts_once() -> None:
     story = two().send(3, 2).final({0: [(0, 1), (2, 3)]})
     verdict = check_history(story.history)
     assert {Name.LOST_WRITE, Name.UNSEEN} <= set(verdict.findings)

@@ -137,7 +137,7 @@ def change_one(rng: random.Random, operations: list[ClientOperation]) -> None:
 
 
 def swap_two_sends(rng: random.Random, operations: list[ClientOperation]) -> None:
-    """Give two neighbours of one producer each other's values: only the order is wrong."""
+    """Swaps the values of two adjacent sends of one producer: only the order is wrong."""
     by_producer: dict[tuple[int, int], list[ClientOperation]] = {}
     for one in acknowledged(operations):
         by_producer.setdefault((one.process, one.sends[0].key), []).append(one)

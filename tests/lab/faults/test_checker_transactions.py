@@ -28,7 +28,7 @@ Rows = list[tuple[int, int | str]]
 
 
 class Log:
-    """What a broker that does everything right would serve."""
+    """The records that a correct broker would serve."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -69,7 +69,7 @@ class Log:
             key, value = rng.choice(KEYS), self.next_value
             self.next_value += 1
             offset = self.ends[key]
-            self.ends[key] += rng.randint(1, 3)  # markers of others stand in between
+            self.ends[key] += rng.randint(1, 3)  # markers of other transactions are in between
             micro.append(SentRecord(key, offset, value))
             appeared.append((key, (offset, value)))
         if is_visible:
@@ -108,7 +108,7 @@ def test_clean_history_has_no_anomaly(seed: int) -> None:
 
 
 def with_rows(operations: list[ClientOperation], change: Callable[[int, Rows], Rows]) -> None:
-    """Every final read hands out what `change` makes of it."""
+    """The history with every final read changed by `change`."""
     for place, one in enumerate(operations):
         if one.f is Function.FINAL:
             polls = [
@@ -127,7 +127,7 @@ def transactions(log: Log, outcome: OperationOutcome, sends_min: int = 1) -> lis
 
 
 def some_inner_send(log: Log) -> tuple[ClientOperation, SentRecord]:
-    """A record of a committed transaction of several, with a later one behind it in its key."""
+    """A record of a committed transaction with several records, followed by a later record of its key."""
     last = {key: rows[-1][1] for key, rows in log.visible.items()}
     return log.rng.choice(
         [
@@ -158,7 +158,7 @@ def show_an_aborted_one(log: Log) -> None:
 
 
 def show_a_part_of_an_unknown_one(log: Log) -> None:
-    """Nobody knows how it ended, but one of its records is there: then all must be."""
+    """The outcome is unknown, but one of its records is in the log: then all must be."""
     one, sent = some_inner_send(log)
     log.operations[one.index] = msgspec.structs.replace(one, outcome=OperationOutcome.INFO)
     hide(log, sent)

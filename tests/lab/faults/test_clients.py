@@ -1,4 +1,4 @@
-"""What errors mean for a record, and which partition a key is."""
+"""Outcomes of records by error, and the mapping of keys to partitions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kafkaesque.lab.faults.clients import Partitions, error_in, outcome_of
         (None, OperationOutcome.OK),
         (KafkaError.MSG_SIZE_TOO_LARGE, OperationOutcome.FAIL),
         (KafkaError.INVALID_RECORD, OperationOutcome.FAIL),
-        # A topic that is gone after a crash: an earlier attempt may have been written to it.
+        # The topic was lost in a crash: an earlier attempt may have been written to it.
         (KafkaError._UNKNOWN_TOPIC, OperationOutcome.INFO),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, OperationOutcome.INFO),
         (KafkaError._MSG_TIMED_OUT, OperationOutcome.INFO),
         (KafkaError._TRANSPORT, OperationOutcome.INFO),
         (KafkaError._PURGE_INFLIGHT, OperationOutcome.INFO),
-        # In the queue again after an attempt whose answer was lost: it may have been written.
+        # It is queued again after an attempt whose answer was lost: it may have been written.
         (KafkaError._PURGE_QUEUE, OperationOutcome.INFO),
         (KafkaError.REQUEST_TIMED_OUT, OperationOutcome.INFO),
         (KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND, OperationOutcome.INFO),
@@ -29,7 +29,7 @@ from kafkaesque.lab.faults.clients import Partitions, error_in, outcome_of
         (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, OperationOutcome.INFO),
     ],
 )
-def test_only_what_cannot_have_been_written_has_failed(
+def test_record_has_failed_only_if_it_cannot_have_been_written(
     code: int | None, outcome: OperationOutcome
 ) -> None:
     assert outcome_of(None if code is None else KafkaError(code)) is outcome

@@ -1,4 +1,4 @@
-"""A few runs against a real cluster, short ones: the others are for `make faults`."""
+"""A few short runs against a real cluster; `make faults` performs the others."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ pytestmark = pytest.mark.story
 
 
 def perform(name: str, keep: Path, amount: int | None = None) -> FaultReport:
-    said: list[str] = []
+    progress: list[str] = []
     options = FaultRunOptions(records_per_s=300, rounds=1, amount=amount)
-    report, history = run_by_name(name, options, said.append, keep)
-    assert report.passed, "\n".join([*said, *report.lines(history)])
+    report, history = run_by_name(name, options, progress.append, keep)
+    assert report.passed, "\n".join([*progress, *report.lines(history)])
     assert report.verdict.lost == report.verdict.duplicated == report.verdict.reordered == 0
     assert report.verdict.figures.acknowledged > 300
     assert int(report.notes["watermarks_sampled"]) > 0
@@ -31,7 +31,7 @@ def test_leader_killed_under_load_costs_nothing_that_was_acknowledged(tmp_path: 
     assert (tmp_path / "kill-leader" / "broker-0.log").exists()
 
 
-def test_leader_that_wakes_up_after_an_election_serves_nothing_stale(tmp_path: Path) -> None:
+def test_leader_that_resumes_after_an_election_serves_nothing_stale(tmp_path: Path) -> None:
     assert perform("pause-leader", tmp_path).notes["pauses"] == 1
 
 
@@ -42,12 +42,12 @@ def test_rolling_restart_shows_no_application_an_error(tmp_path: Path) -> None:
     assert report.notes["application_errors_poll"] == 0
 
 
-def test_copy_in_transactions_is_the_original_whoever_dies(tmp_path: Path) -> None:
+def test_transactional_copy_equals_the_original_despite_kills(tmp_path: Path) -> None:
     notes = perform("transactions-copy", tmp_path, amount=12_000).notes
     assert (notes["copied"], notes["missing"], notes["duplicate"]) == (12_000, 0, 0)
 
 
-def test_requests_that_are_late_tear_no_transaction(tmp_path: Path) -> None:
+def test_late_requests_tear_no_transaction(tmp_path: Path) -> None:
     notes = perform("transactions-delayed", tmp_path, amount=40).notes
     assert int(notes["arrived_late"]) >= 20
     assert int(notes["committed"]) > 0

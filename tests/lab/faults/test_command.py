@@ -1,6 +1,6 @@
 """`kafkaesque fault run`: which runs with which seeds, the table at their end, the exit code.
 
-The runs themselves are replaced by histories: what they do is told in `test_runs`.
+The runs are replaced by histories; `test_runs` tests the runs themselves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOSSY = Story().send(1, 0).send(2, 1).send(3, 2).final({0: [(0, 1), (2, 3)]}).hi
 
 
 class Runs:
-    """What a run by name yields: the history of its name, or the error; clean if there is none."""
+    """Replaces `run_by_name`: reports the history of that name or raises its error; clean if there is none."""
 
     def __init__(self) -> None:
         self.yields: dict[tuple[str, int], History | Exception] = {}
@@ -93,7 +93,7 @@ def test_repeated_run_takes_the_seeds_that_follow_and_one_failure_fails_all(runs
 def test_several_runs_are_summed_for_a_script(runs: Runs) -> None:
     result = invoke("kill-leader", "power-cut", "--json")
     assert result.exit_code == 0
-    # 50 rounds are what kill-leader has when it is asked for by its name.
+    # kill-leader has 50 rounds by default when it is started by name.
     assert [one[:3] for one in runs.performed] == [("kill-leader", 1, 50), ("power-cut", 1, None)]
     answer = json.loads(result.stdout)
     assert (answer["passed"], answer["acknowledged"], answer["anomalies"]) == (True, 4, 0)
@@ -101,7 +101,7 @@ def test_several_runs_are_summed_for_a_script(runs: Runs) -> None:
     assert "2 of 2" in result.stderr
 
 
-def test_run_that_the_machine_does_not_permit_is_a_gap_in_all_and_a_failure_by_name(
+def test_impossible_run_is_skipped_by_all_and_fails_by_name(
     runs: Runs,
 ) -> None:
     for seed in (1, 2):

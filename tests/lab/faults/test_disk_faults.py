@@ -1,4 +1,4 @@
-"""Segments as one who damages them sees them, and the damage done."""
+"""Finding batches to damage in segments, and the damage itself."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_log_without_a_sync_point_has_nothing_durable(log: Path) -> None:
     assert stored_batches(closed) == []
 
 
-def test_foreign_and_damaged_batches_are_passed_over(log: Path) -> None:
+def test_foreign_and_damaged_batches_are_skipped(log: Path) -> None:
     closed, active = segment_paths(log)
     closed.write_bytes(batch(0, b"a committed offset of some group"))
     assert stored_batches(closed) == []
@@ -76,7 +76,7 @@ def test_flip_changes_one_bit_of_the_batch(log: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_tear_leaves_what_is_synced_alone(log: Path, seed: int) -> None:
+def test_tear_keeps_synced_bytes(log: Path, seed: int) -> None:
     closed, active = segment_paths(log)
     synced = synced_position(active)
     before = closed.read_bytes(), active.read_bytes()[:synced]

@@ -1,4 +1,4 @@
-"""Two clients that lead or hold a lock at once are found, and any without a quorum."""
+"""Checks find two clients that lead or hold a lock at once, and any that does so without a quorum."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from kafkaesque.lab.faults.fault_run import ShuffleBag
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_as_many_draws_as_there_are_kinds_leave_none_out(seed: int) -> None:
+def test_each_kind_is_drawn_once_per_round(seed: int) -> None:
     bag = ShuffleBag(("kill", "pause", "cut"), Random(seed))
     for _ in range(3):
         assert sorted(bag.draw() for _ in range(3)) == ["cut", "kill", "pause"]

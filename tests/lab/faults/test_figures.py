@@ -56,9 +56,9 @@ def test_counts_are_of_records_by_outcome() -> None:
     ("times_ms", "longest_ms"),
     [
         ([(0, 1), (10, 11), (500, 501)], 490),
-        # From the first send on: nobody was waiting before it.
+        # Measured from the first send: no client was waiting before it.
         ([(1000, 1300), (1001, 1301)], 300),
-        # The end: somebody still sends and gets no answer.
+        # At the end a client still sends and gets no answer.
         ([(0, 1), (5, 6), (400, None)], 444),
         # Completions come in any order.
         ([(0, 20), (1, 10)], 10),
@@ -117,7 +117,7 @@ def test_reader_whose_position_is_unknown_has_no_lag() -> None:
     assert realtime_lag(Observations(story.history)).worst_ms == 0
 
 
-def test_later_record_known_earlier_tells_that_those_before_it_exist() -> None:
+def test_known_record_implies_that_earlier_ones_exist() -> None:
     story = Story().assign(0).send(1, 0).poll({0: dense(1)})
     # Another reader shows offset 2 at 3.5 ms; offset 1 is acknowledged at 4.5 ms only.
     story.poll({0: [(2, 3)]}, process=8).send(2, 1).poll({})

@@ -35,7 +35,7 @@ def test_complaint_has_the_count_and_the_longest() -> None:
     ("gaps_ms", "goal"),
     [([300] * 99 + [1_400], "met"), ([700] * 10, "MISSED"), ([300] * 9 + [1_600], "MISSED")],
 )
-def test_goal_of_the_gap_is_judged_by_both_percentiles(gaps_ms: list[int], goal: str) -> None:
+def test_gap_goal_uses_both_percentiles(gaps_ms: list[int], goal: str) -> None:
     assert gap_goal(gaps_ms).startswith(goal)
 
 
@@ -49,7 +49,7 @@ def test_goal_of_the_gap_is_judged_by_both_percentiles(gaps_ms: list[int], goal:
         ([5.0], [], 5_000),
     ],
 )
-def test_slow_follower_is_judged_by_what_it_adds_to_the_median(
+def test_slow_follower_is_measured_by_the_increase_of_the_median(
     before: list[float], waits: list[float], added: int
 ) -> None:
     assert added_ms(before, waits) == added

@@ -1,4 +1,4 @@
-"""A history survives its file, and a wrong line is named."""
+"""Histories are written and read without loss, and an error names the malformed line."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_operations_are_read_in_the_order_of_their_indexes() -> None:
     assert read_lines([heading, *reversed(lines)]) == history
 
 
-def test_blank_lines_mean_nothing() -> None:
+def test_blank_lines_are_ignored() -> None:
     history = random_clean(7)
     assert read_lines([b"\n", *write_lines(history), b"\n"]) == history
 
@@ -58,12 +58,12 @@ def test_blank_lines_mean_nothing() -> None:
         ([*list(write_lines(Story().history)), b"no json"], "line 2"),
     ],
 )
-def test_text_that_is_no_history_is_refused(lines: list[bytes], text: str) -> None:
+def test_text_that_is_not_a_history_is_refused(lines: list[bytes], text: str) -> None:
     with pytest.raises(HistoryUnusable, match=text):
         read_lines(lines)
 
 
-def test_sends_and_polls_of_a_transaction_are_told_apart() -> None:
+def test_sends_and_polls_of_a_transaction_are_distinguished() -> None:
     micro = (SentRecord(0, 0, 1), Polled({1: dense(5)}), SentRecord(1, None, 2))
     operation = ClientOperation(0, 0, OperationOutcome.OK, Function.TXN, micro)
     assert operation.sends == [micro[0], micro[2]]

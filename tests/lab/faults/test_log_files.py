@@ -1,4 +1,4 @@
-"""Replicas of one partition, compared byte for byte below what is committed."""
+"""Replicas of one partition, compared byte for byte below the high watermark."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def findings(*directories: Path, high_watermark: int) -> list[str]:
     return list(compare_replicas("orders-0", logs, high_watermark))
 
 
-def test_equal_logs_in_other_segments_differ_in_nothing(tmp_path: Path) -> None:
+def test_equal_logs_in_different_segments_have_no_differences(tmp_path: Path) -> None:
     one = write(tmp_path / "0", b"a", b"b", b"c")
     two = write(tmp_path / "1", b"a")
     write(tmp_path / "1", b"b", b"c", start=1)
     assert findings(one, two, high_watermark=3) == []
 
 
-def test_what_is_not_committed_may_differ(tmp_path: Path) -> None:
+def test_uncommitted_batches_may_differ(tmp_path: Path) -> None:
     one = write(tmp_path / "0", b"a", b"b")
     two = write(tmp_path / "1", b"a", b"x", b"y")
     assert findings(one, two, high_watermark=1) == []
@@ -61,7 +61,7 @@ def test_log_that_begins_later_is_compared_from_there(tmp_path: Path) -> None:
     assert findings(one, two, high_watermark=3) == []
 
 
-def test_cut_batch_is_told(tmp_path: Path) -> None:
+def test_truncated_batch_is_reported(tmp_path: Path) -> None:
     one = write(tmp_path / "0", b"a", b"b")
     two = write(tmp_path / "1", b"a", b"b")
     path = next(two.glob("*.log"))

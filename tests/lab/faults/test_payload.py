@@ -1,4 +1,4 @@
-"""Values that say who they are."""
+"""Values that contain their own identity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIZES = st.integers(1, 400)
 
 @settings(deadline=None, max_examples=100)
 @given(KEYS, VALUES, SIZES)
-def test_value_comes_back(key: int, value: int, size_bytes: int) -> None:
+def test_value_is_decoded(key: int, value: int, size_bytes: int) -> None:
     data = encode_value(key, value, size_bytes)
     assert decode_value(key, data) == value
     assert key_of(data) == key
@@ -23,18 +23,20 @@ def test_value_comes_back(key: int, value: int, size_bytes: int) -> None:
 
 @settings(deadline=None, max_examples=200)
 @given(KEYS, VALUES, SIZES, st.data())
-def test_any_flipped_bit_shows(key: int, value: int, size_bytes: int, data: st.DataObject) -> None:
+def test_any_flipped_bit_is_detected(
+    key: int, value: int, size_bytes: int, data: st.DataObject
+) -> None:
     sent = bytearray(encode_value(key, value, size_bytes))
     bit = data.draw(st.integers(0, len(sent) * 8 - 1))
     sent[bit // 8] ^= 1 << bit % 8
     assert isinstance(decode_value(key, bytes(sent)), str)
 
 
-def test_value_of_another_key_shows() -> None:
+def test_value_of_another_key_is_detected() -> None:
     assert isinstance(decode_value(4, encode_value(3, 17, 100)), str)
 
 
-def test_cut_and_absent_values_show() -> None:
+def test_truncated_and_absent_values_are_detected() -> None:
     data = encode_value(3, 17, 100)
     assert isinstance(decode_value(3, data[:-1]), str)
     assert isinstance(decode_value(3, data + b"x"), str)

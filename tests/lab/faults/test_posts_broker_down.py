@@ -1,4 +1,4 @@
-"""What the fault run posts-broker-down counts."""
+"""The counts of the fault run posts-broker-down."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_expected_posts_are_those_of_the_generator() -> None:
         ([(0, 0, "a"), (2, 5, "a")], 1, 0),
     ],
 )
-def test_post_at_two_places_is_doubled_and_one_handed_out_again_is_not(
+def test_post_at_two_offsets_is_doubled_and_a_redelivered_one_is_not(
     places: list[tuple[int, int, str]], doubled: int, received_twice: int
 ) -> None:
     consumed = Consumed()
@@ -50,7 +50,7 @@ def test_post_at_two_places_is_doubled_and_one_handed_out_again_is_not(
     assert (consumed.doubled, consumed.received_twice) == (doubled, received_twice)
 
 
-def test_deletions_and_rubbish_are_no_posts() -> None:
+def test_deletions_and_unreadable_records_are_not_posts() -> None:
     consumed = Consumed()
     consumed.take((0, 0), value(PostDeleted(network="n", id="a", deleted_ms=1)))
     consumed.take((0, 1), b"rubbish")

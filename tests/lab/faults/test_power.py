@@ -1,4 +1,4 @@
-"""What the power journal takes for durable, and what a cut may leave."""
+"""The durable state according to the power journal, and the files after a simulated power cut."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_length_is_durable_when_its_sync_has_ended() -> None:
     assert journal_of("B 0 100 /d/f", "E 0").lengths == {"/d/f": 100}
 
 
-def test_sync_that_began_earlier_does_not_cover_what_came_later() -> None:
+def test_sync_does_not_cover_writes_after_its_start() -> None:
     journal = journal_of("B 0 100 /d/f", "O 0 aa /d/f", "E 0")
     assert [one.old for one in journal.overwrites["/d/f"]] == [b"\xaa"]
     assert journal_of("O 0 aa /d/f", "B 0 100 /d/f", "E 0").overwrites["/d/f"] == []
@@ -35,7 +35,7 @@ def test_name_is_durable_when_its_directory_is_synced() -> None:
     assert "/d/f" in journal_of("D 1 /d", "N 1 /d/f", "E 1").names
 
 
-def test_rename_takes_the_length_along_and_waits_for_the_directory() -> None:
+def test_rename_keeps_the_length_and_is_durable_with_the_directory() -> None:
     lines = ("B 0 9 /d/f.tmp", "E 0", "R /b/0 /d/f.tmp /d/f")
     journal = journal_of(*lines, sizes={"/d/f": 4})
     assert journal.lengths == {"/d/f": 9}
@@ -44,13 +44,13 @@ def test_rename_takes_the_length_along_and_waits_for_the_directory() -> None:
     assert len(journal_of(*lines, "D 1 /other", "E 1").name_changes) == 1
 
 
-def test_cut_file_is_durable_up_to_the_cut() -> None:
+def test_truncated_file_is_durable_up_to_its_new_length() -> None:
     assert journal_of("T 3 /d/f", sizes={"/d/f": 10}).lengths == {"/d/f": 3}
     assert journal_of("T 30 /d/f", sizes={"/d/f": 10}).lengths == {"/d/f": 10}
 
 
 @pytest.mark.parametrize("torn", ["O\t0\taabbcc", "E\t0", "R\t/b/0\t/d/f", "T\t1", "B"])
-def test_line_that_the_kill_cut_short_tells_nothing(torn: str) -> None:
+def test_truncated_last_line_is_ignored(torn: str) -> None:
     journal = journal_of("B 0 100 /d/f", sizes={"/d/f": 10})
     journal.read(torn)
     assert journal.lengths == {"/d/f": 10}
@@ -58,7 +58,7 @@ def test_line_that_the_kill_cut_short_tells_nothing(torn: str) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_durable_bytes_stay_and_others_may_not(tmp_path: Path, seed: int) -> None:
+def test_durable_bytes_survive_and_others_may_not(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"d" * 5000)
     journal = scan(tmp_path)

@@ -1,4 +1,4 @@
-"""What client threads write down comes out in the order in which it began."""
+"""Operations of client threads are recorded in the order of their invocation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kafkaesque.lab.faults.checks.history import Function, OperationOutcome, Sen
 from kafkaesque.lab.faults.recorder import Recorder
 
 
-def test_operations_come_in_the_order_of_invocation_whatever_ends_first() -> None:
+def test_operations_are_ordered_by_invocation() -> None:
     recorder = Recorder()
     first, second = (recorder.invoke(7, Function.SEND) for _ in range(2))
     second.complete(OperationOutcome.OK, [SentRecord(0, 1, 2)])
@@ -29,6 +29,6 @@ def test_only_acknowledged_sends_count_as_progress() -> None:
     assert recorder.acknowledged == 1
 
 
-def test_no_process_number_is_given_twice() -> None:
+def test_process_numbers_are_unique() -> None:
     recorder = Recorder()
     assert len({recorder.next_process() for _ in range(100)}) == 100

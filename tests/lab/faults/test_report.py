@@ -1,4 +1,4 @@
-"""What a run says to a machine and to a reader."""
+"""Reports of runs, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def test_json_has_the_figures_that_scripts_rely_on() -> None:
     assert answer["longest_gap_ms"] >= 0
 
 
-def test_clean_run_passes_and_says_so() -> None:
+def test_clean_run_passes() -> None:
     report = report_of(random_clean(1))
     assert report.passed
     assert report.as_json()["anomalies"] == 0
     assert list(report.lines())[-1].strip() == "passed"
 
 
-def test_reader_gets_every_figure_of_a_verdict_in_the_first_line() -> None:
+def test_first_line_of_the_text_has_every_figure_of_the_verdict() -> None:
     assert next(report_of(LOSSY).lines()) == (
         "by-hand: 3 acknowledged, 1 lost, 0 duplicated, 0 reordered, 4 anomalies, longest gap 1 ms"
     )
     assert " 0 anomalies, " in next(report_of(random_clean(1)).lines())
 
 
-def test_reader_gets_the_example_and_its_operations() -> None:
+def test_text_has_the_example_and_its_operations() -> None:
     text = "\n".join(report_of(LOSSY).lines(LOSSY))
     assert "ANOMALY lost-write: 1" in text
     assert "key 0: value 2 at offset 1 was never read" in text
@@ -55,7 +55,7 @@ def test_reader_gets_the_example_and_its_operations() -> None:
     assert text.endswith("FAILED")
 
 
-def test_legal_anomaly_is_told_and_does_not_fail_the_run() -> None:
+def test_legal_anomaly_is_reported_and_does_not_fail_the_run() -> None:
     story = Story().send(1, 0).subscribe(0).poll({0: dense(1)}).poll({0: dense(1)})
     report = report_of(story.final({0: dense(1)}).history)
     assert "legal subscribed-nonmonotonic-poll: 1" in "\n".join(report.lines())
@@ -81,7 +81,7 @@ def test_control_that_loses_nothing_fails_the_run() -> None:
     assert report_of(random_clean(2), control=stopped).passed, "that shows the fault as well"
 
 
-def test_damaged_records_are_told() -> None:
+def test_damaged_records_are_reported() -> None:
     story = Story(damaged=(DestroyedRange(0, 1, 1),)).send(1, 0).send(2, 1).final({0: dense(1)})
     report = report_of(story.history)
     assert report.passed

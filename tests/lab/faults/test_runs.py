@@ -1,4 +1,4 @@
-"""Runs by name: known to the list and to the command; one of them performed for real."""
+"""Runs by name: all are listed and can be started, and one of them is performed for real."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkaesque.lab.faults.runner import load_history, run_by_name, save_history
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_run_says_what_it_does_and_what_must_hold(name: str) -> None:
+def test_every_run_has_a_purpose_and_a_promise(name: str) -> None:
     run = load_run(name)
     assert run.purpose
     assert run.promise
@@ -50,7 +50,7 @@ def test_bad_history_ends_with_exit_code_1(tmp_path: Path) -> None:
     assert "ANOMALY inconsistent-offsets: 1" in outcome.stdout
 
 
-def test_file_that_is_no_history_is_refused_by_line(tmp_path: Path) -> None:
+def test_malformed_history_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.write_text("{}\n")
     outcome = CliRunner().invoke(fault, ["check", str(path)])
@@ -59,10 +59,10 @@ def test_file_that_is_no_history_is_refused_by_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.story
-def test_broker_killed_again_and_again_loses_repeats_and_reorders_nothing(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_broker_killed_repeatedly_loses_repeats_and_reorders_nothing(tmp_path: Path) -> None:
+    progress: list[str] = []
     report, history = run_by_name(
-        "kill-broker", FaultRunOptions(seconds=3.0, records_per_s=300), said.append, tmp_path
+        "kill-broker", FaultRunOptions(seconds=3.0, records_per_s=300), progress.append, tmp_path
     )
     assert report.verdict.bad == {}, "\n".join(report.lines(history))
     assert report.as_json()["lost"] == report.as_json()["duplicated"] == 0

@@ -1,4 +1,4 @@
-"""The C files do what their users take for granted; skipped where there is no compiler."""
+"""The preloaded C libraries; skipped if there is no compiler."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run_python(code: str, environment: dict[str, str]) -> str:
     return done.stdout.strip()
 
 
-def test_clock_moves_the_wall_and_nothing_else(tmp_path: Path) -> None:
+def test_clock_shim_shifts_only_the_wall_clock(tmp_path: Path) -> None:
     shift = tmp_path / "clock"
     shift.write_bytes(struct.pack("=q", -7200 * 10**9))
     code = f"""
@@ -41,11 +41,11 @@ print(round(time.time() - wall), round(time.monotonic() - monotonic))
 """
     environment = {"LD_PRELOAD": str(shims.build("clock", tmp_path))}
     assert run_python(code, {**environment, "KAFKAESQUE_CLOCK": str(shift)}) == "10800 0"
-    # Without the file nothing moves.
+    # Without the file the clock is not shifted.
     assert run_python(code, environment) == "0 0"
 
 
-def test_power_journal_knows_what_a_process_made_durable(tmp_path: Path) -> None:
+def test_power_shim_journals_what_a_process_made_durable(tmp_path: Path) -> None:
     root = tmp_path / "data"
     root.mkdir()
     (tmp_path / "backups").mkdir()
@@ -86,6 +86,6 @@ fd = write("cut", b"12345"); os.fsync(fd); os.ftruncate(fd, 2)
     assert Path(removed.backup).read_bytes() == b"12345"
 
 
-def test_source_that_does_not_compile_is_told(tmp_path: Path) -> None:
+def test_compiler_errors_are_reported(tmp_path: Path) -> None:
     with pytest.raises(shims.ShimFailed, match="no-such"):
         shims.build("no-such", tmp_path)

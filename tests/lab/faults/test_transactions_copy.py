@@ -1,4 +1,4 @@
-"""Every way in which a copy can differ from its source is counted."""
+"""Counts of all ways in which a copy can differ from its source."""
 
 from __future__ import annotations
 

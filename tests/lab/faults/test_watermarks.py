@@ -1,4 +1,4 @@
-"""What leaders said of committed ends: which answers contradict each other."""
+"""Checks of sampled watermarks and stable offsets: which answers contradict each other."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kafkaesque.testing import Broker
 
 PLACE = ("orders", 0)
 ROUND_TICKS = 4
-"""A watch looks at the clock before and behind each of its two questions."""
+"""The sampler reads the clock before and after each of its two requests."""
 
 
-def said(
+def sample(
     requested_us: int, node: int, epoch: int, offset: int, answered_us: int | None = None
 ) -> WatermarkSample:
     return WatermarkSample(
@@ -26,27 +26,38 @@ def said(
     )
 
 
-def stable(requested_us: int, node: int, epoch: int, offset: int) -> WatermarkSample:
-    return said(requested_us, node, epoch, offset)._replace(is_stable=True)
+def stable_sample(requested_us: int, node: int, epoch: int, offset: int) -> WatermarkSample:
+    return sample(requested_us, node, epoch, offset)._replace(is_stable=True)
 
 
 @pytest.mark.parametrize(
     ("samples", "wrong"),
     [
-        ([said(0, 1, 1, 10), said(10, 1, 1, 10), said(20, 2, 2, 11)], ""),
-        ([said(0, 1, 1, 10), said(10, 2, 2, 9)], "high watermark went back"),
-        ([said(0, 2, 2, 10), said(10, 1, 1, 10)], "leader epoch went back"),
-        ([said(0, 1, 1, 10), said(10, 2, 1, 11)], "one epoch has two leaders"),
-        # Asked before the other answer was there: either may have been first.
-        ([said(0, 1, 1, 10, answered_us=20), said(10, 2, 2, 9)], ""),
-        # A transaction holds back what is stable, and what is committed goes on.
-        ([stable(0, 1, 1, 5), said(10, 1, 1, 10), stable(20, 1, 1, 5), said(30, 2, 2, 12)], ""),
-        ([said(0, 1, 1, 10), stable(10, 2, 2, 9)], ""),
-        ([stable(0, 1, 1, 10), stable(10, 2, 2, 9)], "last stable offset went back"),
-        ([stable(0, 1, 1, 10), said(10, 1, 1, 9)], "last stable offset passed the high watermark"),
-        ([stable(0, 1, 1, 10), said(3, 1, 1, 9)], ""),
-        # An answer that came late counts from when it came.
-        ([said(0, 1, 1, 10, answered_us=20), said(21, 2, 2, 9)], "high watermark went back"),
+        ([sample(0, 1, 1, 10), sample(10, 1, 1, 10), sample(20, 2, 2, 11)], ""),
+        ([sample(0, 1, 1, 10), sample(10, 2, 2, 9)], "high watermark went back"),
+        ([sample(0, 2, 2, 10), sample(10, 1, 1, 10)], "leader epoch went back"),
+        ([sample(0, 1, 1, 10), sample(10, 2, 1, 11)], "one epoch has two leaders"),
+        # Requested before the other answer arrived: either may have been first.
+        ([sample(0, 1, 1, 10, answered_us=20), sample(10, 2, 2, 9)], ""),
+        # An open transaction holds back the stable offset while the high watermark advances.
+        (
+            [
+                stable_sample(0, 1, 1, 5),
+                sample(10, 1, 1, 10),
+                stable_sample(20, 1, 1, 5),
+                sample(30, 2, 2, 12),
+            ],
+            "",
+        ),
+        ([sample(0, 1, 1, 10), stable_sample(10, 2, 2, 9)], ""),
+        ([stable_sample(0, 1, 1, 10), stable_sample(10, 2, 2, 9)], "last stable offset went back"),
+        (
+            [stable_sample(0, 1, 1, 10), sample(10, 1, 1, 9)],
+            "last stable offset passed the high watermark",
+        ),
+        ([stable_sample(0, 1, 1, 10), sample(3, 1, 1, 9)], ""),
+        # A late answer counts from its arrival.
+        ([sample(0, 1, 1, 10, answered_us=20), sample(21, 2, 2, 9)], "high watermark went back"),
     ],
 )
 def test_answers_that_contradict_each_other_are_found(
@@ -57,18 +68,18 @@ def test_answers_that_contradict_each_other_are_found(
     assert all(wrong in text for text in found)
 
 
-def test_partitions_have_nothing_to_do_with_one_another() -> None:
-    other = said(10, 2, 1, 3)._replace(place=("orders", 1))
-    assert check_samples([said(0, 1, 5, 10), other]) == []
+def test_partitions_are_checked_independently() -> None:
+    other = sample(10, 2, 1, 3)._replace(place=("orders", 1))
+    assert check_samples([sample(0, 1, 5, 10), other]) == []
 
 
-def test_only_some_of_many_findings_are_told() -> None:
-    stale = [said(10 + number, 2, 1, 3) for number in range(100)]
-    assert 0 < len(check_samples([said(0, 1, 1, 10), *stale])) < 20
+def test_number_of_reported_findings_is_limited() -> None:
+    stale = [sample(10 + number, 2, 1, 3) for number in range(100)]
+    assert 0 < len(check_samples([sample(0, 1, 1, 10), *stale])) < 20
 
 
-def watch(broker: Broker, topic: str) -> list[WatermarkSample]:
-    """What a watch hears in two rounds or more."""
+def sample_broker(broker: Broker, topic: str) -> list[WatermarkSample]:
+    """The samples of two rounds or more."""
     ticks, is_enough = count(), threading.Event()
 
     def now_us() -> int:
@@ -85,7 +96,7 @@ def watch(broker: Broker, topic: str) -> list[WatermarkSample]:
     return samples
 
 
-def test_watch_hears_both_offsets_and_finds_a_broker_that_forgets_what_is_open(
+def test_sampler_detects_a_broker_that_loses_open_transactions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with Broker() as broker:
@@ -94,11 +105,11 @@ def test_watch_hears_both_offsets_and_finds_a_broker_that_forgets_what_is_open(
         try:
             producer.init()
             assert producer.send(("orders", 0), b"open") == 0
-            samples = watch(broker, "orders")
+            samples = sample_broker(broker, "orders")
             assert {(one.is_stable, one.offset) for one in samples} == {(True, 0), (False, 1)}
             assert check_samples(samples) == []
             monkeypatch.setattr(OpenTransactions, "stable_offset", lambda _, mark: mark + 1)
-            found = check_samples(watch(broker, "orders"))
+            found = check_samples(sample_broker(broker, "orders"))
             assert found
             assert all("last stable offset passed the high watermark" in text for text in found)
         finally:

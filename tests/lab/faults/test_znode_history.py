@@ -1,4 +1,4 @@
-"""Each violation of what the coordination service promises is found, and nothing else is."""
+"""Each violation of the coordination service's guarantees is found, and nothing else."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def unknown(begun: int, ended: int, value: str) -> RegisterOperation:
 GOOD = {
     "writes and reads in turn": [write(0, 1, 1), read(2, 3, 1), write(4, 5, 2), read(6, 7, 2)],
     "overlapping, in either order": [write(0, 10, 2), write(1, 9, 1, 1), read(2, 8, 1, 2)],
-    "a write of unknown fate is seen": [unknown(0, 1, "v1"), read(2, 3, 1)],
-    "a write of unknown fate comes late": [
+    "a write with unknown outcome is read": [unknown(0, 1, "v1"), read(2, 3, 1)],
+    "a write with unknown outcome takes effect late": [
         unknown(0, 1, "v2"), write(2, 3, 1), read(4, 5, 1), read(6, 7, 2),
     ],
     "a plain read is old for another client": [
@@ -72,7 +72,7 @@ BAD = {
     "stale read": ([write(0, 1, 1), write(2, 3, 2), read(4, 5, 1, 1)], "stale"),
     "lost write": ([write(0, 1, 1), write(2, 3, 1)], "one version"),
     "write in the past": ([write(0, 1, 2), write(2, 3, 1), read(4, 5, 2)], "is not after"),
-    "value of nobody": ([write(0, 1, 1), read(2, 3, 1, value="other")], "was written"),
+    "value that no client wrote": ([write(0, 1, 1), read(2, 3, 1, value="other")], "was written"),
     "invented version": ([write(0, 1, 1), read(2, 3, 2)], "no client wrote"),
     "missing writer": ([write(0, 1, 1), write(2, 3, 3)], "no writer"),
     "unknown write twice": (
@@ -103,12 +103,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_linear_history_has_no_complaint(name: str) -> None:
+def test_linearizable_history_has_no_complaint(name: str) -> None:
     assert check_registers(GOOD[name]) == []
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_history_that_is_not_linear_is_found(name: str) -> None:
+def test_history_that_is_not_linearizable_is_found(name: str) -> None:
     history, words = BAD[name]
     assert any(words in text for text in check_registers(history)), check_registers(history)
 
@@ -124,7 +124,7 @@ def seen_read(zxid: int, version: int, path: str = A) -> ReadSeen:
 GOOD_STREAMS: dict[str, tuple[list[Seen], dict[str, int]]] = {
     "events and reads": ([seen_read(5, 1), changed(6), changed(7), seen_read(7, 3)], {}),
     "a transaction": ([ReplySeen(1), changed(6), changed(6, B), ReplySeen(6)], {}),
-    "resumed and told": ([changed(8), ReplySeen(8), seen_read(8, 4)], {A: 3}),
+    "resumed, with its event": ([changed(8), ReplySeen(8), seen_read(8, 4)], {A: 3}),
     "resumed, nothing new": ([ReplySeen(8), ReadSeen(8, A, 1, 3)], {A: 3}),
 }
 BAD_STREAMS: dict[str, tuple[list[Seen], dict[str, int]]] = {
@@ -138,7 +138,7 @@ BAD_STREAMS: dict[str, tuple[list[Seen], dict[str, int]]] = {
 
 
 @pytest.mark.parametrize("name", GOOD_STREAMS)
-def test_watches_that_keep_their_promises_have_no_complaint(name: str) -> None:
+def test_correct_watches_have_no_complaint(name: str) -> None:
     seen, resumed = GOOD_STREAMS[name]
     assert (
         check_watches(
@@ -148,8 +148,8 @@ def test_watches_that_keep_their_promises_have_no_complaint(name: str) -> None:
     )
 
 
-def test_watch_that_was_set_again_alone_tells_of_its_own_node_only() -> None:
-    """The watch on all registers is set by a request of its own, a moment later."""
+def test_resumed_watch_covers_only_its_own_node() -> None:
+    """The watch on all registers is set by a separate request, a moment later."""
     seen: list[Seen] = [ReplySeen(5), changed(6), ReplySeen(6), changed(8), changed(8, B)]
     together = {6: frozenset((A, B)), 8: frozenset((A, B))}
     assert check_watches([ConnectionHistory(0, {A: 3}, seen, watching_from=3)], together) == []

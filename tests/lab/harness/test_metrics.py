@@ -1,4 +1,4 @@
-"""A page of metrics as numbers."""
+"""Parsing of /metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_samples_of_one_name_are_summed() -> None:
     assert page.sum("kafkaesque_partitions") == 7
 
 
-def test_labels_choose() -> None:
+def test_samples_are_selected_by_labels() -> None:
     assert parse(PAGE).sum("kafkaesque_link_up", 'peer="2"') == 0
     assert parse(PAGE).sum("kafkaesque_log_size_bytes", 'partition="1"') == 500
 

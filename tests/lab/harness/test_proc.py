@@ -1,4 +1,4 @@
-"""/proc as it is read: this very process is the example."""
+"""Readings of /proc, with this process as the example."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_own_process_has_memory_and_open_files() -> None:
     assert proc.cpu_seconds(pids) > 0
 
 
-def test_process_that_is_gone_costs_nothing() -> None:
+def test_ended_process_counts_as_zero() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     pids = [child.pid]
@@ -34,7 +34,7 @@ def test_descendants_include_children() -> None:
         child.communicate(b"\n")
 
 
-def test_busy_share_is_of_the_span_between_two_looks() -> None:
+def test_busy_share_covers_the_time_between_two_readings() -> None:
     assert MachineCpu(6.0, 20.0).busy_share_since(MachineCpu(1.0, 10.0)) == 0.5
     assert MachineCpu(1.0, 10.0).busy_share_since(MachineCpu(1.0, 10.0)) == 0.0
 

@@ -1,4 +1,4 @@
-"""`kafkaesque sim`: what it prints, what it keeps, the exit code."""
+"""`kafkaesque sim`: output, kept seeds, exit code."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_figures_are_the_last_line(tmp_path: Path) -> None:
     assert not kept.exists()
 
 
-def test_planted_bugs_are_found_and_the_median_time_is_told() -> None:
+def test_planted_bugs_are_found_and_the_median_time_is_reported() -> None:
     result = invoke("--planted", "--bug", AT_ONCE[0], "--bug", AT_ONCE[1])
     assert result.exit_code == 0
     *each, summary = result.stdout.splitlines()
@@ -52,14 +52,14 @@ def test_planted_bugs_are_found_and_the_median_time_is_told() -> None:
     assert re.fullmatch(r"2 of 2 found, median time [0-9.]+ s, median seed 1", summary)
 
 
-def test_name_of_a_bug_alone_is_a_usage_error() -> None:
+def test_bug_without_planted_is_a_usage_error() -> None:
     result = invoke("--bug", AT_ONCE[0])
     assert result.exit_code == 2
     assert "--bug needs --planted" in result.stderr
 
 
 @pytest.mark.usefixtures("planted_bug")
-def test_seed_that_fails_is_kept_once_with_what_it_found(tmp_path: Path) -> None:
+def test_failing_seed_is_kept_once_with_its_violation(tmp_path: Path) -> None:
     kept = tmp_path / "kept.txt"
     kept.write_text("# seed, what it was\n5 something of long ago\n")
     result = invoke("--seeds", "2", "--first-seed", "4", "--keep", str(kept))
@@ -75,7 +75,7 @@ def test_seed_that_fails_is_kept_once_with_what_it_found(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("planted_bug")
-def test_seed_that_fails_is_kept_here_unless_told_where(
+def test_failing_seed_is_kept_in_the_working_directory_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

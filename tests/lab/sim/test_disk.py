@@ -1,4 +1,4 @@
-"""The disk that forgets: what a crash may take, and what it may not."""
+"""The simulated disk: what a crash may lose, and what it may not."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_rename_happens_as_a_whole_or_not_at_all() -> None:
     assert found == {(b"old", b"new"), (b"new", None)}
 
 
-def test_small_state_is_the_old_or_the_new_one_wherever_the_power_goes() -> None:
+def test_small_state_file_is_old_or_new_wherever_the_power_is_cut() -> None:
     found = set()
     for calls in range(12):
         for seed in range(10):
@@ -111,7 +111,7 @@ def test_small_state_is_the_old_or_the_new_one_wherever_the_power_goes() -> None
     assert found == {(False, b"old"), (False, b"new"), (True, b"new")}
 
 
-def test_directory_that_was_never_synced_is_lost_with_all_in_it() -> None:
+def test_unsynced_directory_is_lost_with_its_contents() -> None:
     found = set()
     for seed in SEEDS:
         disk = new_disk(seed)
@@ -125,7 +125,7 @@ def test_directory_that_was_never_synced_is_lost_with_all_in_it() -> None:
     assert (False, b"data") not in found
 
 
-def test_full_disk_takes_no_longer_files_but_lets_old_ones_be_changed() -> None:
+def test_full_disk_rejects_growth_but_permits_overwrites() -> None:
     disk = new_disk()
     fd = write(disk, b"12345678")
     disk.faults.is_full = True
@@ -154,7 +154,7 @@ def test_after_a_failed_sync_the_next_one_succeeds_and_the_data_is_still_lost() 
     assert lost > 5
 
 
-def test_power_cut_stops_everything_behind_it() -> None:
+def test_nothing_is_written_after_a_power_cut() -> None:
     disk = new_disk()
     fd = write(disk, b"1")
     disk.faults.calls_to_power_cut = 0
@@ -166,7 +166,7 @@ def test_power_cut_stops_everything_behind_it() -> None:
         disk.pread(fd, 1, 0)
 
 
-def test_process_death_alone_loses_nothing_but_descriptors() -> None:
+def test_process_death_loses_only_descriptors() -> None:
     disk = new_disk()
     fd = write(disk, b"data")
     disk.process_died()

@@ -23,7 +23,7 @@ class Process:
         return 500
 
 
-def test_task_that_works_in_a_thread_goes_on_when_that_is_done() -> None:
+def test_task_resumes_when_its_thread_is_done() -> None:
     process = Process()
     seen = []
 
@@ -55,7 +55,7 @@ def test_expected_failure_of_a_thread_is_raised_where_it_is_awaited() -> None:
         outcome.result()
 
 
-def test_callbacks_of_a_future_run_once_when_it_is_settled_or_at_once_behind_that() -> None:
+def test_callbacks_of_a_future_run_once_when_it_is_settled_or_at_once_later() -> None:
     future, seen = SimulatedFuture(), []
     future.add_done_callback(lambda done: seen.append(done.result()))
     assert not future.done()

@@ -17,7 +17,7 @@ from kafkaesque.model.ids import GroupId, MemberId, NodeId
 
 
 class Rig:
-    """Three nodes that note what they hear."""
+    """Three nodes that record what they receive."""
 
     def __init__(self, link_quality: LinkQuality | None = None) -> None:
         self.schedule = EventSchedule()
@@ -26,12 +26,12 @@ class Rig:
         )
         self.network.link_quality = link_quality or LinkQuality()
         self.down: set[NodeId] = set()
-        self.heard: list[int] = []
+        self.received: list[int] = []
         self.changes: list[tuple[str, int, int]] = []
         self.network.connect(
             NetworkCallbacks(
                 lambda node: node not in self.down,
-                lambda envelope: self.heard.append(envelope.message.term),
+                lambda envelope: self.received.append(envelope.message.term),
                 lambda node, peer: self.changes.append(("lost", node, peer)),
                 lambda node, peer: self.changes.append(("found", node, peer)),
             )
@@ -50,40 +50,40 @@ def test_ordered_link_delivers_everything_once_and_in_order() -> None:
     for number in range(100):
         rig.send(number)
     rig.run()
-    assert rig.heard == list(range(100))
+    assert rig.received == list(range(100))
 
 
-def test_foul_weather_loses_repeats_and_reorders() -> None:
+def test_bad_links_lose_repeat_and_reorder() -> None:
     rig = Rig(LinkQuality(loss=20, repeat=20, slow=20, is_ordered=False))
     for number in range(500):
         rig.send(number)
     rig.run()
-    assert 0 < len(set(rig.heard)) < 500
-    assert len(rig.heard) > len(set(rig.heard))
-    assert rig.heard != sorted(rig.heard)
+    assert 0 < len(set(rig.received)) < 500
+    assert len(rig.received) > len(set(rig.received))
+    assert rig.received != sorted(rig.received)
 
 
-def test_cut_in_one_direction_lets_the_other_pass_until_the_silence_breaks_the_link() -> None:
+def test_one_way_cut_passes_the_other_direction_until_silence_breaks_the_link() -> None:
     rig = Rig()
     rig.network.cuts.add((NodeId(0), NodeId(1)))
     rig.send(1)
     rig.send(2, sender=1, to=0)
     rig.run(SILENCE_US // 2)
-    assert rig.heard == [2]
+    assert rig.received == [2]
     rig.run(SILENCE_US)
     assert rig.changes == [("lost", 0, 1), ("lost", 1, 0)]
     rig.send(3, sender=1, to=0)
     rig.run()
-    assert rig.heard == [2]
+    assert rig.received == [2]
     rig.network.cuts.clear()
     rig.run(2 * WATCH_US)
     assert rig.changes[2:] == [("found", 0, 1), ("found", 1, 0)]
     rig.send(4)
     rig.run()
-    assert rig.heard == [2, 4]
+    assert rig.received == [2, 4]
 
 
-def test_dead_process_resets_its_links_at_once_unless_nobody_can_hear_it() -> None:
+def test_dead_process_resets_its_links_at_once_unless_they_are_cut() -> None:
     rig = Rig()
     rig.network.cuts |= {(NodeId(0), NodeId(2)), (NodeId(2), NodeId(0))}
     rig.down.add(NodeId(0))
@@ -93,9 +93,9 @@ def test_dead_process_resets_its_links_at_once_unless_nobody_can_hear_it() -> No
     assert rig.changes[2:] == [("lost", 0, 2), ("lost", 2, 0)]
 
 
-def test_message_under_way_when_the_link_breaks_is_lost() -> None:
+def test_message_in_flight_when_the_link_breaks_is_lost() -> None:
     rig = Rig(LinkQuality(latency_us_max=1_000))
     rig.send(1)
     rig.network.reset_links(NodeId(0))
     rig.run(1_500)
-    assert rig.heard == []
+    assert rig.received == []

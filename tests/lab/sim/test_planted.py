@@ -1,4 +1,4 @@
-"""Every planted bug is found, and the simulation says so as it would of one that nobody planted."""
+"""Every planted bug is found, as a violation of an invariant, like a real bug would be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patches that go when their time is over."""
+"""Patches of a planted bug are undone at the end of their context."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Child(Base):
     pass
 
 
-def test_everything_is_as_before_behind_the_context() -> None:
+def test_patches_are_undone_after_the_context() -> None:
     with Patches() as patches:
         patches.set(Child, "answer", lambda self: 2)
         patches.set(Base, "answer", lambda self: 3)

@@ -8,7 +8,7 @@ from kafkaesque.lab.sim.schedule import EVENTS_WAITING_MAX, SECOND_US, EventSche
 from kafkaesque.model.errors import InvariantBroken
 
 
-def test_events_come_in_the_order_of_their_time_then_of_their_planning() -> None:
+def test_events_run_in_order_of_time_then_of_scheduling() -> None:
     schedule, seen = EventSchedule(), []
     for delay_us, name in ((30, "late"), (10, "first"), (10, "second"), (40, "too late")):
         schedule.after(delay_us, lambda name=name: seen.append((schedule.now_us, name)))  # type: ignore[misc]
@@ -17,14 +17,14 @@ def test_events_come_in_the_order_of_their_time_then_of_their_planning() -> None
     assert (schedule.now_us, len(schedule)) == (35, 1)
 
 
-def test_event_planned_by_an_event_comes_in_the_same_run() -> None:
+def test_event_scheduled_by_an_event_runs_in_the_same_run() -> None:
     schedule, seen = EventSchedule(), []
     schedule.after(10, lambda: schedule.after(5, lambda: seen.append(schedule.now_us)))
     schedule.run_until(15)
     assert seen == [15]
 
 
-def test_nothing_is_planned_for_the_past_or_without_bound() -> None:
+def test_events_in_the_past_or_without_bound_are_rejected() -> None:
     schedule = EventSchedule()
     with pytest.raises(InvariantBroken, match="past"):
         schedule.after(-1, lambda: None)

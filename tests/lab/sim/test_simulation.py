@@ -1,4 +1,4 @@
-"""Whole clusters from seeds: nothing wrong in the storm, everything well in peace."""
+"""Whole clusters from seeds: no invariant breaks under faults, and every cluster recovers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check(outcome: SeedResult) -> None:
 
 
 @pytest.mark.parametrize("first_seed", range(0, SEED_COUNT, SEEDS_PER_TEST))
-def test_cluster_under_faults_keeps_every_invariant_and_heals(first_seed: int) -> None:
+def test_cluster_under_faults_keeps_every_invariant_and_recovers(first_seed: int) -> None:
     seeds = range(first_seed, first_seed + SEEDS_PER_TEST)
     for outcome in run_seeds(seeds):
         check(outcome)
@@ -40,14 +40,14 @@ def test_seed_that_found_an_error_passes(seed: int) -> None:
 
 
 def test_simulation_does_something() -> None:
-    """Entries are committed and leaders change, or the tests above would show nothing."""
+    """Entries are committed and leaders change; otherwise the tests above would prove nothing."""
     outcomes = list(run_seeds(range(10)))
     assert sum(outcome.committed for outcome in outcomes) > 500
     assert sum(outcome.elections for outcome in outcomes) > 40
 
 
 def test_simulated_transactions_end_both_ways() -> None:
-    """Or the checkers of transactions would have nothing to look at."""
+    """Otherwise the checkers of transactions would have nothing to check."""
     simulation = Simulation(4)
     simulation.run()
     transactions = simulation.observer.transactions
@@ -56,7 +56,7 @@ def test_simulated_transactions_end_both_ways() -> None:
 
 
 def test_same_seed_gives_the_same_run_in_any_process() -> None:
-    """Also where texts have other hashes, so no order may come from a set."""
+    """Even if strings have other hashes: no order may come from a set."""
     program = "from kafkaesque.lab.sim.runner import run_seed; print(run_seed(7).digest)"
     digests = {run_seed(7).digest}
     for hash_seed in ("1", "2"):
@@ -79,7 +79,7 @@ def test_seeds_on_several_processes_have_the_same_outcomes() -> None:
     assert alone == shared
 
 
-def test_trace_tells_what_happens() -> None:
+def test_trace_shows_the_events() -> None:
     lines: list[str] = []
     outcome = show_seed(3, lines.append)
     assert outcome.digest == run_seed(3).digest
