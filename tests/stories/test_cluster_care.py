@@ -14,7 +14,7 @@ import pytest
 
 import kafkaesque.broker.node  # noqa: F401 - on a busy machine the import takes as long as a start may
 from kafkaesque.testing import Cluster
-from kafkaesque.testing.client import Client
+from kafkaesque.testing.client import SharedClient
 from kafkaesque.testing.records import fields_of
 from kafkaesque.testing.waiting import poll_until
 from kafkaesque.testing.wire_call import wire_call
@@ -49,7 +49,7 @@ def cluster(shared: Cluster) -> Iterator[Cluster]:
 
 
 def produce(cluster: Cluster, topic: str, value: str) -> None:
-    with Client(cluster.bootstrap_servers) as client:
+    with SharedClient(cluster.bootstrap_servers) as client:
         client.produce(topic, [fields_of(value)], PATIENCE_S)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from kafkaesque.testing import Broker, BrokerFailed
-from kafkaesque.testing.client import Client
+from kafkaesque.testing.client import SharedClient
 
 
 def descriptors() -> dict[str, str]:
@@ -45,7 +45,7 @@ def nothing_left() -> Iterator[None]:
 def by_a_stopped_one() -> None:
     with nothing_left():
         broker = Broker().start()
-        with Client(broker.bootstrap_servers) as client:
+        with SharedClient(broker.bootstrap_servers) as client:
             client.produce("t", [{"value": "a"}], within_s=30)
         data = broker.data
         assert data.is_dir()

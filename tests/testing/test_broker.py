@@ -19,23 +19,23 @@ from tests.waiting import eventually
 from kafkaesque.model.errors import InvalidConfig, TopicAlreadyExists
 from kafkaesque.model.ids import TimestampMs
 from kafkaesque.testing import Broker, BrokerFailed, Received
-from kafkaesque.testing.client import Client
+from kafkaesque.testing.client import SharedClient
 
 
 def produce(broker: Broker, topic: str, *values: str) -> list[Received]:
-    with Client(broker.bootstrap_servers) as client:
+    with SharedClient(broker.bootstrap_servers) as client:
         return client.produce(topic, [{"value": value} for value in values], within_s=10)
 
 
 def values_in(broker: Broker, topic: str) -> list[str | None]:
-    with Client(broker.bootstrap_servers) as client:
+    with SharedClient(broker.bootstrap_servers) as client:
         (end,) = client.end_offsets(topic, 1)
         records = client.read(topic, {0: 0}, deadline=float("inf"), count=end)
         return [record.text for record in records]
 
 
 def partition_count(broker: Broker, topic: str) -> int:
-    with Client(broker.bootstrap_servers) as client:
+    with SharedClient(broker.bootstrap_servers) as client:
         return client.partition_count(topic)
 
 
@@ -60,7 +60,7 @@ def test_no_thread_descriptor_or_directory_remains(name: str) -> None:
 
 
 def test_stop_with_a_consumer_in_a_long_poll_does_not_wait_for_it() -> None:
-    with Broker() as broker, Client(broker.bootstrap_servers) as client:
+    with Broker() as broker, SharedClient(broker.bootstrap_servers) as client:
         broker.create_topic("t")
         client.produce("t", [{"value": "a"}], within_s=10)
         assert client.read("t", {0: 0}, deadline=float("inf"), count=1)

@@ -15,7 +15,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from kafkaesque.testing import Broker, ManualClock
-from kafkaesque.testing.client import Client
+from kafkaesque.testing.client import SharedClient
 
 HOUR_S = 3600
 
@@ -39,7 +39,7 @@ def test_clock_cannot_be_moved_back() -> None:
 
 def test_retention_follows_the_clock() -> None:
     clock = ManualClock()
-    with Broker(clock=clock) as broker, Client(broker.bootstrap_servers) as client:
+    with Broker(clock=clock) as broker, SharedClient(broker.bootstrap_servers) as client:
         broker.create_topic("t", retention_ms=HOUR_S * 1000)
         client.produce("t", [{"value": "a"}, {"value": "b"}], within_s=10)
         clock.advance(HOUR_S / 2)
@@ -86,7 +86,7 @@ def committed(broker: Broker, group: str) -> int | None:
 
 
 def test_group_forms_while_the_clock_is_stopped() -> None:
-    with Broker(clock=ManualClock()) as broker, Client(broker.bootstrap_servers) as client:
+    with Broker(clock=ManualClock()) as broker, SharedClient(broker.bootstrap_servers) as client:
         broker.create_topic("t")
         client.produce("t", [{"value": "a"}], within_s=10)
         consumer = Consumer(

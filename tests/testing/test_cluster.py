@@ -12,7 +12,7 @@ import pytest
 
 from kafkaesque.model.errors import ErrorCode, KafkaError
 from kafkaesque.testing import BrokerFailed, Cluster
-from kafkaesque.testing.client import Client
+from kafkaesque.testing.client import SharedClient
 from kafkaesque.testing.records import fields_of
 
 
@@ -30,13 +30,13 @@ def cluster(shared: Cluster) -> Iterator[Cluster]:
 
 
 def produce(cluster: Cluster, topic: str, *values: str) -> None:
-    with Client(cluster.bootstrap_servers) as client:
+    with SharedClient(cluster.bootstrap_servers) as client:
         client.produce(topic, [fields_of(value) for value in values], 20)
 
 
 def read(cluster: Cluster, topic: str) -> list[str | None]:
     """All records of a topic with one partition."""
-    with Client(cluster.bootstrap_servers) as client:
+    with SharedClient(cluster.bootstrap_servers) as client:
         return [record.text for record in client.read(topic, {0: 0}, float("inf"), count=None)]
 
 

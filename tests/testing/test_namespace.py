@@ -10,7 +10,7 @@ import pytest
 
 from kafkaesque.model.errors import KafkaError
 from kafkaesque.testing import Broker, BrokerFailed, Namespace
-from kafkaesque.testing.client import Client
+from kafkaesque.testing.client import SharedClient
 
 
 @pytest.fixture(scope="module")
@@ -20,17 +20,17 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="module")
-def client(broker: Broker) -> Iterator[Client]:
-    with Client(broker.bootstrap_servers) as client:
+def client(broker: Broker) -> Iterator[SharedClient]:
+    with SharedClient(broker.bootstrap_servers) as client:
         yield client
 
 
 @pytest.fixture
-def namespace(broker: Broker, client: Client) -> Namespace:
+def namespace(broker: Broker, client: SharedClient) -> Namespace:
     return Namespace(broker, client)
 
 
-def test_names_are_unique_and_contain_the_test_name(broker: Broker, client: Client) -> None:
+def test_names_are_unique_and_contain_the_test_name(broker: Broker, client: SharedClient) -> None:
     one = Namespace(broker, client, "test_x[a/b c]")
     other = Namespace(broker, client, "test_x[a/b c]")
     topic = one.topic("orders")
@@ -39,11 +39,13 @@ def test_names_are_unique_and_contain_the_test_name(broker: Broker, client: Clie
     assert one.group("g") == one.group("g") != other.group("g")
 
 
-def test_topic_of_a_test_with_a_very_long_name_is_legal(broker: Broker, client: Client) -> None:
+def test_topic_of_a_test_with_a_very_long_name_is_legal(
+    broker: Broker, client: SharedClient
+) -> None:
     assert len(Namespace(broker, client, "x" * 500).topic("orders")) < 249
 
 
-def test_topic_takes_partitions_and_configs(namespace: Namespace, client: Client) -> None:
+def test_topic_takes_partitions_and_configs(namespace: Namespace, client: SharedClient) -> None:
     topic = namespace.topic("t", partitions=3, cleanup_policy="compact")
     assert client.partition_count(topic) == 3
 
@@ -85,7 +87,7 @@ def test_consume_waits_for_records_and_for_the_topic_itself(namespace: Namespace
 
 def create_and_write(broker: Broker, topic: str) -> None:
     broker.create_topic(topic)
-    with Client(broker.bootstrap_servers) as client:
+    with SharedClient(broker.bootstrap_servers) as client:
         client.produce(topic, [{"value": "a"}, {"value": "b"}], within_s=30)
 
 
@@ -154,7 +156,7 @@ def test_refused_record_is_reported(namespace: Namespace) -> None:
         namespace.produce(topic, ["without a key"])
 
 
-def test_closed_namespace_has_deleted_its_topics(broker: Broker, client: Client) -> None:
+def test_closed_namespace_has_deleted_its_topics(broker: Broker, client: SharedClient) -> None:
     namespace = Namespace(broker, client)
     topic = namespace.topic("t")
     namespace.close()
@@ -162,7 +164,7 @@ def test_closed_namespace_has_deleted_its_topics(broker: Broker, client: Client)
     assert client.partition_count(topic) == 0
 
 
-def test_namespace_on_a_stopped_broker_raises(client: Client) -> None:
+def test_namespace_on_a_stopped_broker_raises(client: SharedClient) -> None:
     with Broker() as broker:
         namespace = Namespace(broker, client)
     with pytest.raises((RuntimeError, BrokerFailed, KafkaError), match="not running"):

@@ -29,7 +29,7 @@ _BATCH = 1000
 _TIMESTAMP_UNKNOWN = 0
 
 
-class Client:
+class SharedClient:
     """Not thread-safe. `close` it, or use it in a `with`."""
 
     def __init__(self, bootstrap_servers: str) -> None:

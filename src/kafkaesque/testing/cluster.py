@@ -24,7 +24,7 @@ from typing import Self
 from kafkaesque.testing import cluster_view, operations
 from kafkaesque.testing.broker import PlainValue
 from kafkaesque.testing.cluster_layout import WITHIN_S, Layout, cluster_settings
-from kafkaesque.testing.cluster_view import ClusterView, ObservedCluster
+from kafkaesque.testing.cluster_view import ClusterReport, ObservedCluster
 from kafkaesque.testing.node_thread import BrokerFailed, NodeThread
 
 Brokers = int | Collection[int]
@@ -211,7 +211,7 @@ class Cluster(ObservedCluster):
         """Apply the cuts at both ends, so that they survive the restart of either broker."""
         for number in numbers:
             cuts = [
-                operations.Cut(other, is_in=(other, number) in self._cuts, is_out=is_out)
+                operations.CutDirections(other, is_in=(other, number) in self._cuts, is_out=is_out)
                 for other in self._running_layout.others(number)
                 if (is_out := (number, other) in self._cuts) or (other, number) in self._cuts
             ]
@@ -286,10 +286,10 @@ class Cluster(ObservedCluster):
         thread.call(lambda node: operations.create_cluster_topic(node, name, counts, texts))
         self.wait_until_led(name)
 
-    def _view(self) -> ClusterView:
+    def _view(self) -> ClusterReport:
         awake = {n: thread for n, thread in self._threads.items() if not thread.is_paused}
         begun = [thread.begin(cluster_view.query) for thread in awake.values()]
-        return ClusterView(
+        return ClusterReport(
             {n: future.result(WITHIN_S) for n, future in zip(awake, begun, strict=True)}
         )
 

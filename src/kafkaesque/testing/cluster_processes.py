@@ -23,7 +23,12 @@ from kafkaesque.service.child_process import READY_SECONDS_MAX
 from kafkaesque.testing.broker import PlainValue
 from kafkaesque.testing.broker_process import BrokerNotReady, BrokerProcess
 from kafkaesque.testing.cluster_layout import Layout, cluster_settings
-from kafkaesque.testing.cluster_view import BrokerView, ClusterView, ObservedCluster, PartitionState
+from kafkaesque.testing.cluster_view import (
+    BrokerReport,
+    ClusterReport,
+    ObservedCluster,
+    PartitionReport,
+)
 from kafkaesque.testing.operations import setting_texts
 from kafkaesque.testing.wire_call import wire_call
 from kafkaesque.wire.messages.create_topics import (
@@ -226,18 +231,18 @@ class BrokerProcesses(ObservedCluster):
 
     # -- observing --------------------------------------------------------------------------------
 
-    def _view(self) -> ClusterView:
+    def _view(self) -> ClusterReport:
         views = {}
         for number in self.awake:
             try:
                 views[number] = _query(number, self.address(number))
             except OSError:
                 continue
-        controller = ClusterView(views).controller
+        controller = ClusterReport(views).controller
         if controller is None or controller not in views:
-            return ClusterView(views)
+            return ClusterReport(views)
         voters = _voters(self.address(controller))
-        return ClusterView({n: replace(view, voters=voters) for n, view in views.items()})
+        return ClusterReport({n: replace(view, voters=voters) for n, view in views.items()})
 
     # -- topics -----------------------------------------------------------------------------------
 
@@ -297,12 +302,12 @@ class ClusterProcesses(BrokerProcesses):
         )
 
 
-def _query(number: int, address: str) -> BrokerView:
+def _query(number: int, address: str) -> BrokerReport:
     request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
     answer = wire_call(address, request, METADATA_VERSION, MetadataResponse, QUERY_TIMEOUT_S)
     topics = {
         topic.name or "": tuple(
-            PartitionState(
+            PartitionReport(
                 replicas=tuple(row.replica_nodes),
                 epoch=row.leader_epoch,
                 # Among brokers that name the same leader, the leader has the newest ISR.
@@ -314,7 +319,7 @@ def _query(number: int, address: str) -> BrokerView:
         )
         for topic in answer.topics
     }
-    return BrokerView(
+    return BrokerReport(
         controller=None if answer.controller_id < 0 else answer.controller_id,
         term=0,
         voters=frozenset(),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkaesque.broker.node import Node
 
 
-class PartitionState(NamedTuple):
+class PartitionReport(NamedTuple):
     """One partition as one broker reports it; epoch -1 while it reports no leader."""
 
     replicas: tuple[int, ...]
@@ -30,7 +30,7 @@ class PartitionState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BrokerView:
+class BrokerReport:
     """The cluster as one broker reports it."""
 
     controller: int | None
@@ -40,10 +40,10 @@ class BrokerView:
     """Voters of the controller quorum."""
     up: frozenset[int]
     """Brokers it is connected to, itself included."""
-    topics: Mapping[str, tuple[PartitionState, ...]]
+    topics: Mapping[str, tuple[PartitionReport, ...]]
 
 
-async def query(node: Node) -> BrokerView:
+async def query(node: Node) -> BrokerReport:
     from kafkaesque.model.ids import node_of
 
     cluster = node.context.cluster
@@ -54,9 +54,9 @@ async def query(node: Node) -> BrokerView:
         for assignment in topic.partitions:
             leader = cluster.leaders.get(assignment.group_id)
             seen.append(
-                PartitionState(assignment.all_replicas)
+                PartitionReport(assignment.all_replicas)
                 if leader is None
-                else PartitionState(
+                else PartitionReport(
                     assignment.all_replicas,
                     leader.epoch,
                     leader.revision,
@@ -65,7 +65,7 @@ async def query(node: Node) -> BrokerView:
                 )
             )
         topics[topic.name] = tuple(seen)
-    return BrokerView(
+    return BrokerReport(
         controller=cluster.controller_id,
         term=replica.standing.term,
         voters=frozenset(node_of(member) for member in replica.membership.voters),
@@ -75,10 +75,10 @@ async def query(node: Node) -> BrokerView:
 
 
 @dataclass(frozen=True)
-class ClusterView:
+class ClusterReport:
     """The reports of all brokers that answered. Where they differ, the newest one counts."""
 
-    views: Mapping[int, BrokerView]
+    views: Mapping[int, BrokerReport]
 
     def __str__(self) -> str:
         return "\n".join(f"broker {number} reports {view}" for number, view in self.views.items())
@@ -127,7 +127,7 @@ class ClusterView:
             return False
         return {n for n in newest.replicas if n in self.views} <= set(newest.in_sync)
 
-    def partitions(self) -> dict[tuple[str, int], PartitionState]:
+    def partitions(self) -> dict[tuple[str, int], PartitionReport]:
         """Every partition that any broker reports."""
         names = {name for view in self.views.values() for name in view.topics}
         return {
@@ -137,7 +137,7 @@ class ClusterView:
             if (newest := self._newest(name, partition)) is not None
         }
 
-    def _newest(self, topic: str, partition: int) -> PartitionState | None:
+    def _newest(self, topic: str, partition: int) -> PartitionReport | None:
         seen = [
             view.topics[topic][partition]
             for view in self.views.values()
@@ -155,7 +155,7 @@ class ObservedCluster(ABC):
         """The brokers that were started and not stopped, including paused ones."""
 
     @abstractmethod
-    def _view(self) -> ClusterView:
+    def _view(self) -> ClusterReport:
         """Queries every broker that is not paused."""
 
     def leader_of(self, topic: str, partition: int = 0) -> int | None:

@@ -20,7 +20,7 @@ from kafkaesque.testing.records import Received, RecordSpec, fields_of
 
 if TYPE_CHECKING:
     from kafkaesque.testing.broker import Broker, PlainValue
-    from kafkaesque.testing.client import Client
+    from kafkaesque.testing.client import SharedClient
 
 _TOPIC_WAIT_S = 0.01
 _LABEL_LENGTH_MAX = 80
@@ -32,7 +32,7 @@ class Namespace:
     Each read of a topic continues where the last one ended; the first starts at the beginning.
     """
 
-    def __init__(self, broker: Broker, client: Client, label: str = "test") -> None:
+    def __init__(self, broker: Broker, client: SharedClient, label: str = "test") -> None:
         self.broker = broker
         self._client = client
         legal = re.sub(r"[^A-Za-z0-9_-]+", "-", label).strip("-")[:_LABEL_LENGTH_MAX]

@@ -58,7 +58,7 @@ async def create_cluster_topic(
         raise error
 
 
-class Cut(NamedTuple):
+class CutDirections(NamedTuple):
     """The directions in which messages between a broker and `other` are dropped."""
 
     other: int
@@ -66,7 +66,7 @@ class Cut(NamedTuple):
     is_out: bool
 
 
-async def cut(node: Node, cuts: Iterable[Cut]) -> None:
+async def cut(node: Node, cuts: Iterable[CutDirections]) -> None:
     from kafkaesque.model.ids import NodeId
 
     for other, is_in, is_out in cuts:

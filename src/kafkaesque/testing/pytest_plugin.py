@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from kafkaesque.model.clock import Clock
     from kafkaesque.testing.broker import Broker, PlainValue
-    from kafkaesque.testing.client import Client
+    from kafkaesque.testing.client import SharedClient
     from kafkaesque.testing.cluster import Cluster
     from kafkaesque.testing.namespace import Namespace
 
@@ -47,10 +47,10 @@ def kafkaesque_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
-def _kafkaesque_client(kafkaesque_broker: Broker) -> Iterator[Client]:
-    from kafkaesque.testing.client import Client
+def _kafkaesque_client(kafkaesque_broker: Broker) -> Iterator[SharedClient]:
+    from kafkaesque.testing.client import SharedClient
 
-    with Client(kafkaesque_broker.bootstrap_servers) as client:
+    with SharedClient(kafkaesque_broker.bootstrap_servers) as client:
         yield client
 
 
@@ -59,7 +59,7 @@ def kafkaesque(request: pytest.FixtureRequest) -> Iterator[Namespace]:
     """Topics, groups and records of this test, on the shared broker or, if the test is marked with
     `@pytest.mark.kafkaesque(...)`, on its own broker."""
     from kafkaesque.testing.broker import Broker
-    from kafkaesque.testing.client import Client
+    from kafkaesque.testing.client import SharedClient
     from kafkaesque.testing.namespace import Namespace
 
     marker = request.node.get_closest_marker("kafkaesque")
@@ -73,7 +73,7 @@ def kafkaesque(request: pytest.FixtureRequest) -> Iterator[Namespace]:
     settings, clock = _marked(marker, _shared_settings(request.config))
     with (
         Broker(settings=settings, clock=clock) as broker,
-        Client(broker.bootstrap_servers) as client,
+        SharedClient(broker.bootstrap_servers) as client,
     ):
         yield Namespace(broker, client, request.node.name)
 

@@ -18,7 +18,7 @@ from kafkaesque.testing.broker import PlainValue
 from kafkaesque.testing.broker_process import BrokerProcess
 from kafkaesque.testing.cluster_layout import Layout
 from kafkaesque.testing.cluster_processes import BrokerProcesses
-from kafkaesque.testing.cluster_view import PartitionState
+from kafkaesque.testing.cluster_view import PartitionReport
 from kafkaesque.testing.waiting import poll_until
 
 T = TypeVar("T")
@@ -245,7 +245,7 @@ class BrokerCluster(BrokerProcesses):
     def admin(self, node: int, timeout_s: float = _QUERY_TIMEOUT_S) -> BrokerAdmin:
         return BrokerAdmin(self.address(node), timeout_s)
 
-    def partitions(self) -> dict[Place, PartitionState]:
+    def partitions(self) -> dict[Place, PartitionReport]:
         """Every partition, as the broker with the newest leader epoch reports it."""
         return self._view().partitions()
 
