@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from tests.gateway.logs import with_log
 from tests.waiting import until
 
-from kafkaesque.chat.gateway_liveness import GatewayLiveness
 from kafkaesque.chat.global_tables import GlobalTables, NameList
+from kafkaesque.client.gateway_liveness import GatewayLiveness
 from kafkaesque.client.ports import Log, Record, WriterOptions
 from kafkaesque.events.chat import CHAT_TOPICS
 from kafkaesque.events.gateway import GATEWAY_TOPICS, PRESENCE, Presence, encode_value
@@ -45,7 +45,7 @@ def test_user_is_online_while_the_gateway_of_the_last_record_is_alive() -> None:
         await connect("bob", "g2")
         await connect("cat", "g1")
         await writer.send([Record(PRESENCE.name, b"cat", None), Record(PRESENCE.name, b"x", b"{")])
-        gateways = GatewayLiveness("")
+        gateways = GatewayLiveness("", "chat")
         tables = GlobalTables(log, gateways)
         await tables.start()
         assert [tables.is_online(user) for user in ("ann", "bob", "cat")] == [True, True, False]

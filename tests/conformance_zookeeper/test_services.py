@@ -16,7 +16,7 @@ from tests import waiting
 from tests.conformance_zookeeper.conftest import IS_OURS, own_node
 from tests.conformance_zookeeper.opened import opened
 
-from kafkaesque.chat.gateway_liveness import GatewayLiveness
+from kafkaesque.client.gateway_liveness import GatewayLiveness
 from kafkaesque.client.memory import MemoryLog
 from kafkaesque.events import tasks as words
 from kafkaesque.events.gateway import GATEWAYS_NODE
@@ -80,7 +80,7 @@ async def serving(name: str, connect: str, directory: Path) -> AsyncIterator[Gat
 
 @asynccontextmanager
 async def seen_by_chat(connect: str) -> AsyncIterator[GatewayLiveness]:
-    chat = GatewayLiveness(connect)
+    chat = GatewayLiveness(connect, "chat")
     await chat.start()
     try:
         yield chat

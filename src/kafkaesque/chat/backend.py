@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 from kafkaesque.chat.assignment import AssignedPartitions, journal_metadata
 from kafkaesque.chat.config import BackendConfig
-from kafkaesque.chat.gateway_liveness import GatewayLiveness
 from kafkaesque.chat.global_tables import GlobalTables
 from kafkaesque.chat.partition import Counts, HomePartition, RecordProcessor
 from kafkaesque.chat.rules.decide_command import DecisionContext
 from kafkaesque.chat.rules.snapshot import encode_snapshot
 from kafkaesque.chat.rules.versions import HOME_VERSION
+from kafkaesque.client.gateway_liveness import GatewayLiveness
 from kafkaesque.client.ports import (
     CommitPoint,
     Log,
@@ -85,7 +85,7 @@ class Backend:
         self._passing: asyncio.Task[None] | None = None
         self.counts = Counts()
         self.state = BackendStatus()
-        self._gateways = GatewayLiveness(config.zookeeper_connect)
+        self._gateways = GatewayLiveness(config.zookeeper_connect, "chat")
         self.tables = GlobalTables(log, self._gateways)
 
     @property

@@ -14,7 +14,7 @@ import time
 from bisect import bisect_right, insort
 from collections.abc import Sequence
 
-from kafkaesque.chat.gateway_liveness import GatewayLiveness
+from kafkaesque.client.gateway_liveness import GatewayLiveness
 from kafkaesque.client.ports import Assignment, Log, LogReader, LogUnavailable, Received, Span
 from kafkaesque.events.chat import CHAT_DIRECTORY
 from kafkaesque.events.envelope import MalformedEvent

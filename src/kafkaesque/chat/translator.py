@@ -14,10 +14,10 @@ import time
 
 from kafkaesque.chat.backend import RETRY_SECONDS, RETRY_SECONDS_MAX, BackendStatus
 from kafkaesque.chat.config import BackendConfig
-from kafkaesque.chat.gateway_liveness import GatewayLiveness
 from kafkaesque.chat.global_tables import GlobalTables
 from kafkaesque.chat.partition import Counts
 from kafkaesque.chat.rules.versions import HOME_VERSION, to_home_version
+from kafkaesque.client.gateway_liveness import GatewayLiveness
 from kafkaesque.client.ports import (
     Log,
     LogError,
@@ -45,7 +45,7 @@ class Translator:
         self._stopping = asyncio.Event()
         self.counts = Counts()
         self.state = BackendStatus()
-        self.tables = GlobalTables(log, GatewayLiveness(""))
+        self.tables = GlobalTables(log, GatewayLiveness("", "chat"))
 
     @property
     def group(self) -> str:

@@ -283,7 +283,7 @@ class Gateway:
         self._passwords.close()
         if self.listener is not None:
             self.listener.close()
-        await self.coordination.stop(keep_node=handed_over)
+        await self.coordination.stop()
         await self._log.close()
 
     # -- control_reader.ControlReceiver --------------------------------------------------------------

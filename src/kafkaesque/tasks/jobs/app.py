@@ -35,7 +35,7 @@ from kafkaesque.tasks.app import App, Task
 from kafkaesque.tasks.errors import Reject
 from kafkaesque.tasks.jobs.config import JobsConfig
 from kafkaesque.tasks.jobs.mail import Mailer, Unread
-from kafkaesque.tasks.jobs.presence import ConnectedUsers, LiveGateways
+from kafkaesque.tasks.jobs.presence import ConnectedUsers
 from kafkaesque.tasks.jobs.reads import ReadMarks
 from kafkaesque.tasks.listener import Listener
 from kafkaesque.tasks.rules.retry import Retry
@@ -86,8 +86,7 @@ class ChatJobs:
         timeout = ClientTimeout(total=WEBHOOK_SECONDS_MAX)
         async with (
             ReadMarks.opened(log, path) as self._reads,
-            LiveGateways.opened(self._zookeeper) as gateways,
-            ConnectedUsers.opened(log, gateways) as self._connected,
+            ConnectedUsers.opened(log, self._zookeeper) as self._connected,
             ClientSession(timeout=timeout) as self._session,
         ):
             yield

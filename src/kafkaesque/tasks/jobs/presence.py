@@ -4,76 +4,50 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 
+from kafkaesque.client.gateway_liveness import GatewayLiveness
 from kafkaesque.client.ports import Assignment, Log, LogReader, Received
 from kafkaesque.client.reading import read_stretch
-from kafkaesque.events.gateway import GATEWAYS_NODE, PRESENCE, Presence
+from kafkaesque.events.gateway import PRESENCE, Presence
 
 READ_SECONDS = 0.5
 _decoder = msgspec.json.Decoder(Presence)
 
 
-class LiveGateways:
-    """The names under `/gateways` of the coordination service. Without one, all gateways count as live."""
-
-    def __init__(self) -> None:
-        self._names: frozenset[str] | None = None
-
-    @classmethod
-    @asynccontextmanager
-    async def opened(cls, hosts: str) -> AsyncIterator[LiveGateways]:
-        gateways = cls()
-        if not hosts:
-            yield gateways
-            return
-        from kazoo.client import KazooClient
-
-        client = KazooClient(hosts=hosts, timeout=10.0)
-        await asyncio.to_thread(client.start)
-        try:
-            await asyncio.to_thread(client.ensure_path, GATEWAYS_NODE)
-            await asyncio.to_thread(client.ChildrenWatch, GATEWAYS_NODE, gateways._changed)
-            yield gateways
-        finally:
-            await asyncio.to_thread(client.stop)
-            await asyncio.to_thread(client.close)
-
-    def _changed(self, names: list[str]) -> None:
-        self._names = frozenset(names)
-
-    def is_live(self, name: str) -> bool:
-        return self._names is None or name in self._names
-
-
 class ConnectedUsers:
     """Follows the presence topic in the background. Create it with `opened`."""
 
-    def __init__(self, gateways: LiveGateways) -> None:
+    def __init__(self, gateways: GatewayLiveness) -> None:
         self._gateways = gateways
         self._at: dict[str, str] = {}
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, log: Log, gateways: LiveGateways) -> AsyncIterator[ConnectedUsers]:
-        await log.admin.ensure_topics([PRESENCE])
-        connected = cls(gateways)
-        spans = await log.admin.spans(PRESENCE.name)
-        # Complete before the first query; otherwise everybody would seem to be absent.
-        async for batch in read_stretch(log, spans):
-            connected._apply(batch)
-        reader = await log.open_reader(
-            Assignment({place: span.end for place, span in spans.items()})
-        )
-        following = asyncio.create_task(connected._follow(reader))
-        try:
-            yield connected
-        finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
-            await reader.close()
+    async def opened(cls, log: Log, zookeeper: str) -> AsyncIterator[ConnectedUsers]:
+        """`zookeeper` may be empty: then every gateway counts as alive."""
+        async with AsyncExitStack() as stack:
+            gateways = GatewayLiveness(zookeeper, "jobs")
+            await gateways.start()
+            stack.push_async_callback(gateways.stop)
+            await log.admin.ensure_topics([PRESENCE])
+            connected = cls(gateways)
+            spans = await log.admin.spans(PRESENCE.name)
+            # Complete before the first query; otherwise everybody would seem to be absent.
+            async for batch in read_stretch(log, spans):
+                connected._apply(batch)
+            reader = await log.open_reader(
+                Assignment({place: span.end for place, span in spans.items()})
+            )
+            stack.push_async_callback(reader.close)
+            following = asyncio.create_task(connected._follow(reader))
+            try:
+                yield connected
+            finally:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
 
     async def _follow(self, reader: LogReader) -> None:
         while True:
@@ -95,4 +69,4 @@ class ConnectedUsers:
 
     def is_connected(self, user: str) -> bool:
         gateway = self._at.get(user)
-        return gateway is not None and self._gateways.is_live(gateway)
+        return gateway is not None and self._gateways.is_alive(gateway)

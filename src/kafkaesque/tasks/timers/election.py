@@ -10,22 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol, TypeVar
 
-from kafkaesque.service.coordination import (
-    CoordinationUnavailable,
-    close_session,
-    open_session,
-)
-
-if TYPE_CHECKING:
-    from kazoo.client import KazooClient
+from kafkaesque.service.coordination import CoordinationError, CoordinationSession
 
 T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
 
 ROOT = "/tasks/timers"
 SESSION_SECONDS = 5.0
@@ -90,110 +80,51 @@ def _weight(member: str, partition: int) -> bytes:
 
 
 class Elected:
-    """A member of the election at `hosts`. kazoo's blocking calls run in threads."""
+    """A member of the election at `hosts`."""
 
     def __init__(self, hosts: str, name: str, root: str = ROOT) -> None:
         self._hosts = hosts
         self._name = name
         self._root = root
-        self._client: KazooClient | None = None
+        self._session: CoordinationSession | None = None
         self._changed = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._lost = False
 
     async def open(self) -> None:
-        from kazoo.exceptions import KazooException
-        from kazoo.handlers.threading import KazooTimeoutError
-
-        self._lost = False
         try:
-            client = self._client = await open_session(
-                self._hosts, session_seconds=SESSION_SECONDS, name="timers"
+            session = self._session = await CoordinationSession.open(
+                self._hosts,
+                session_seconds=SESSION_SECONDS,
+                name="timers",
+                on_change=self._changed.set,
             )
-            await asyncio.to_thread(self._join, client)
-        except (CoordinationUnavailable, KazooTimeoutError):
+            await session.ensure_path(f"{self._root}/owners")
+            await session.create_ephemeral(f"{self._root}/members/{self._name}")
+            await session.watch_children(f"{self._root}/members", lambda _: self._changed.set())
+        except CoordinationError as error:
             await self.close()
-            raise ElectionLost(f"no coordination service answers at {self._hosts}") from None
-        except KazooException as error:
-            await self.close()
-            raise ElectionLost(f"{type(error).__name__}: {error}") from None
-
-    def _join(self, client: KazooClient) -> None:
-        from kazoo.exceptions import NodeExistsError
-
-        client.add_listener(self._state_changed)
-        client.ensure_path(f"{self._root}/owners")
-        path = f"{self._root}/members/{self._name}"
-        try:
-            client.create(path, ephemeral=True, makepath=True)
-        except NodeExistsError:
-            # Left by a previous process of the same name, whose session has not ended yet.
-            client.delete(path)
-            client.create(path, ephemeral=True)
-
-    def _state_changed(self, state: str) -> None:
-        if state == "LOST":
-            self._lost = True
-        self._wake(None)
-
-    def _wake(self, _event: object) -> None:
-        self._loop.call_soon_threadsafe(self._changed.set)
+            raise ElectionLost(str(error)) from None
 
     async def wanted(self, partitions: int) -> frozenset[int]:
-        members = await self._call(self._members)
+        members = await self._call(lambda session: session.children(f"{self._root}/members"))
         return share_of(self._name, members, partitions)
 
-    def _members(self, client: KazooClient) -> list[str]:
-        found = client.get_children(f"{self._root}/members", watch=self._wake)
-        return [str(name) for name in found]
-
     async def acquire(self, partition: int) -> bool:
-        return await self._call(lambda client: self._acquire(client, partition))
-
-    def _acquire(self, client: KazooClient, partition: int) -> bool:
-        from kazoo.exceptions import NodeExistsError, NoNodeError
-
         path = f"{self._root}/owners/{partition}"
-        for _ in range(2):
-            try:
-                client.create(path, self._name.encode(), ephemeral=True)
-                return True
-            except NodeExistsError:
-                try:
-                    owner, stat = client.get(path, watch=self._wake)
-                except NoNodeError:
-                    continue
-            if stat.ephemeralOwner == client.client_id[0]:
-                return True
-            if owner != self._name.encode():
-                return False
-            client.delete(path)  # left by a previous process
-        return False
+        return await self._call(lambda session: session.acquire(path, self._name))
 
     async def release(self, partition: int) -> None:
-        def release(client: KazooClient) -> None:
-            client.delete(f"{self._root}/owners/{partition}")
+        path = f"{self._root}/owners/{partition}"
+        await self._call(lambda session: session.release(path))
 
-        await self._call(release)
-
-    async def _call(self, function: Callable[[KazooClient], T]) -> T:
-        """Runs `function` in a thread. Raises ElectionLost for errors that end the membership."""
-        from kazoo.exceptions import KazooException, NoNodeError
-
-        client = self._client
-        if client is None or self._lost:
+    async def _call(self, function: Callable[[CoordinationSession], Awaitable[T]]) -> T:
+        """Raises ElectionLost for errors that end the membership."""
+        session = self._session
+        if session is None or session.is_lost:
             raise ElectionLost("the session has ended")
-
-        def call() -> T:
-            result: T = client.retry(function, client)
-            return result
-
         try:
-            return await asyncio.to_thread(call)
-        except NoNodeError:
-            raise ElectionLost("a node of this process is gone") from None
-        except KazooException as error:
-            raise ElectionLost(f"{type(error).__name__}: {error}") from None
+            return await function(session)
+        except CoordinationError as error:
+            raise ElectionLost(str(error)) from None
 
     async def changed(self, timeout_s: float) -> None:
         try:
@@ -203,6 +134,6 @@ class Elected:
         self._changed.clear()
 
     async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await close_session(client)
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
