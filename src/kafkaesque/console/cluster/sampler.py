@@ -74,10 +74,11 @@ class Sampler:
         """Sample until cancelled."""
         while True:
             began = time.monotonic()
+            # Cleared before the sample: a request that arrives during it starts another one.
+            self._refresh_requested.clear()
             await self.sample()
             took_s = self.sample_seconds = time.monotonic() - began
             pause_s = max(self._interval_s - took_s, took_s / BUSY_SHARE - took_s)
-            self._refresh_requested.clear()
             try:
                 async with asyncio.timeout(max(0.05, pause_s)):
                     await self._refresh_requested.wait()
