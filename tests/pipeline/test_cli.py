@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,39 @@ def test_doctor_without_java_says_how_to_install_it(
     monkeypatch.setenv("PATH", str(tmp_path))
     _, output = invoke("doctor")
     assert "apt install openjdk-17-jre-headless" in output
+
+
+WITHOUT_SPARK = """
+import sys
+for name in ("pyspark", "pyarrow", "deltalake", "google.protobuf", "pandas", "numpy"):
+    sys.modules[name] = None
+from kafkaesque.cli.main import main
+main()
+"""
+
+
+def run_without_spark(*words: str) -> tuple[int, str]:
+    """A command in a process in which the packages of `[spark]` cannot be imported."""
+    command = [sys.executable, "-c", WITHOUT_SPARK, "pipeline", *words]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("command", [("run", "posts"), ("backfill", "posts"), ("replay", "posts")])
+def test_commands_without_the_spark_packages_say_how_to_install_them(
+    command: tuple[str, ...],
+) -> None:
+    code, output = run_without_spark(*command)
+    assert code == 1
+    assert "the pipeline needs pyspark" in output
+    assert "pip install kafkaesque-platform[spark]" in output
+
+
+def test_status_and_stop_do_not_need_spark(tmp_path: Path) -> None:
+    code, output = run_without_spark("status", "--data", str(tmp_path), "--json")
+    assert (code, json.loads(output)) == (0, {"queries": []})
+    _, output = run_without_spark("stop", "posts", "--data", str(tmp_path))
+    assert "Traceback" not in output
 
 
 def test_missing_jars_are_reported_with_the_command_that_fetches_them(

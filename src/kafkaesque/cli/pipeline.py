@@ -87,6 +87,14 @@ def explained_errors() -> Iterator[None]:
         raise CommandFailure(error.message, error.fix) from error
 
 
+def require_spark() -> None:
+    """Fails the command, with the fix, unless the packages of `[spark]` are installed."""
+    from kafkaesque.pipeline.session import require_packages
+
+    with explained_errors():
+        require_packages()
+
+
 def make_context(
     connection: ClusterConnection,
     data: Path,
@@ -125,10 +133,8 @@ def pipeline() -> None:
 @json_option
 def list_(settings: bool, screen: Screen) -> None:
     """List the queries, sets of queries and reports of `run`, or all settings."""
-    from kafkaesque.pipeline.session import require_packages
-
+    require_spark()
     with explained_errors():
-        require_packages()
         rows = _setting_rows() if settings else _query_rows()
     columns = [Column(name, name) for name in rows[0] if name != "tables"]
     content: Any = {"settings" if settings else "queries": rows}
@@ -223,6 +229,7 @@ def run(
     NAME is a query, a set of queries or a report of `pipeline list`. Prints one line `ready ...` when
     all queries run. Creates missing topics that a service of the platform declares.
     """
+    require_spark()
     from kafkaesque.pipeline.operate.reports import REPORTS
     from kafkaesque.pipeline.operate.streaming import Trigger
     from kafkaesque.pipeline.process import RunOptions, run_queries
@@ -328,6 +335,7 @@ def _time_ms(text: str | None) -> int | None:
 @client_options()
 def backfill(name: str, connection: ClusterConnection, screen: Screen, **options: Any) -> None:
     """Recompute a range of the log in one batch into side tables; --swap puts them in place."""
+    require_spark()
     from kafkaesque.pipeline.operate import backfill as work
     from kafkaesque.pipeline.operate.queries import find_query
 
@@ -357,7 +365,8 @@ def backfill(name: str, connection: ClusterConnection, screen: Screen, **options
 def replay(
     name: str, rows_max: int, connection: ClusterConnection, screen: Screen, **options: Any
 ) -> None:
-    """Run a range of the log through a streaming query again, into side tables."""
+    """Run a range of the log through the streaming query again, in batches, into side tables."""
+    require_spark()
     from kafkaesque.pipeline.operate import backfill as work
     from kafkaesque.pipeline.operate.queries import find_query
 
@@ -500,7 +509,7 @@ def doctor(screen: Screen) -> int:
 
     findings = examine(os.environ)
     rows = [
-        {"what": item.what, "state": item.state, "text": item.text, "fix": item.fix}
+        {"what": item.area, "state": item.status, "text": item.text, "fix": item.fix}
         for item in findings
     ]
 
@@ -513,8 +522,8 @@ def doctor(screen: Screen) -> int:
         screen.table(columns, rows)
         for item in findings:
             if item.fix:
-                screen.line(f"  {item.what}: {item.fix}")
+                screen.line(f"  {item.area}: {item.fix}")
 
     screen.document({"findings": rows}, show)
-    failed = any(item.state == "fail" for item in findings)
+    failed = any(item.status == "fail" for item in findings)
     return int(ExitCode.FAILED if failed else ExitCode.OK)

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal
 
 from kafkaesque.pipeline import jars
 from kafkaesque.pipeline.errors import PipelineError
 from kafkaesque.pipeline.java import find_java
 from kafkaesque.pipeline.paths import cache_directory
 from kafkaesque.pipeline.session import require_packages, spark_version
-
-State = Literal["ok", "warn", "fail"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    what: str
-    state: State
-    text: str
-    fix: str | None = None
+from kafkaesque.service.finding import Finding, Status
 
 
 def examine(environment: Mapping[str, str]) -> list[Finding]:
@@ -35,11 +24,12 @@ def examine(environment: Mapping[str, str]) -> list[Finding]:
     ]
 
 
-def _check(what: str, state: State, find: Callable[[], str]) -> Finding:
+def _check(area: str, failed: Status, find: Callable[[], str]) -> Finding:
+    """A finding with the text that `find` returns, or with status `failed` if it raises."""
     try:
-        return Finding(what, "ok", find())
+        return Finding(area, "ok", find())
     except PipelineError as error:
-        return Finding(what, state, error.message, error.fix)
+        return Finding(area, failed, error.message, error.fix)
 
 
 def _java(environment: Mapping[str, str]) -> str:

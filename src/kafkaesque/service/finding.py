@@ -1,4 +1,4 @@
-"""The result of one check."""
+"""The result of one check of a `doctor` command."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 from kafkaesque.lab.faults.campaign import Campaign, RunExecution
 from kafkaesque.lab.faults.checks.checker import check_history
 from kafkaesque.lab.faults.checks.history import History, Terms
-from kafkaesque.lab.faults.report import Report
+from kafkaesque.lab.faults.report import FaultReport
 
-EMPTY = Report(name="calm", verdict=check_history(History(Terms(), [])))
+EMPTY = FaultReport(name="calm", verdict=check_history(History(Terms(), [])))
 
 
 def test_a_campaign_without_executions_has_passed_with_zeros() -> None:

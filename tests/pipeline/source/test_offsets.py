@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkaesque.pipeline.errors import InvalidOption
-from kafkaesque.pipeline.kafka.fetching import Range
+from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange
 from kafkaesque.pipeline.source.offsets import (
     from_json,
     from_spark,
@@ -62,7 +62,7 @@ def test_limited_batches_reach_the_end_without_going_back(sizes, rows_max) -> No
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=5), st.none() | st.integers(1, 12))
 def test_split_ranges_cover_the_same_offsets_once(sizes, tasks_min) -> None:
-    ranges = [Range("t", index, 10, 10 + size) for index, size in enumerate(sizes)]
+    ranges = [OffsetRange("t", index, 10, 10 + size) for index, size in enumerate(sizes)]
     covered = [
         (item.partition, offset)
         for item in split(ranges, tasks_min)
@@ -75,6 +75,6 @@ def test_split_ranges_cover_the_same_offsets_once(sizes, tasks_min) -> None:
 
 
 def test_large_range_is_split_for_more_tasks() -> None:
-    cut = split([Range("t", 0, 0, 90), Range("t", 1, 0, 10)], 10)
+    cut = split([OffsetRange("t", 0, 0, 90), OffsetRange("t", 1, 0, 10)], 10)
     assert len(cut) == 10
     assert sum(item.partition == 0 for item in cut) == 9

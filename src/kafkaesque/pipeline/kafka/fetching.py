@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -37,6 +36,7 @@ from kafkaesque.pipeline.kafka.decoding import (
     load_decoder,
     scan,
 )
+from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange, ReadSettings
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.wire.messages.fetch import (
     FetchPartition,
@@ -46,7 +46,6 @@ from kafkaesque.wire.messages.fetch import (
     PartitionData,
 )
 
-FETCH_SIZE_BYTES: Final = 4 << 20
 FETCH_WAIT_MS: Final = 500
 FETCH_VERSION_MAX: Final = 12
 """The last version that names topics. Later ones have topic ids, and Spark plans by name."""
@@ -54,32 +53,6 @@ _READS_BEFORE_FREEZE: Final = 5
 _EMPTY_RESPONSES_NEEDED: Final = 3
 
 _reads = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Records [start, end) of one partition."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
-
-
-@dataclass(frozen=True, slots=True)
-class ReadSettings:
-    """How a task reads."""
-
-    cluster: ClusterSettings
-    with_headers: bool = False
-    committed_only: bool = False
-    fail_on_data_loss: bool = True
-    fetch_size_bytes: int = FETCH_SIZE_BYTES
-    compiled: bool | None = None
-    """Require the compiled (True) or the plain decoder (False); None takes the fastest."""
 
 
 _clusters: dict[ClusterSettings, ClusterClient] = {}
@@ -90,14 +63,14 @@ def shared_cluster(settings: ClusterSettings) -> ClusterClient:
     return _clusters.setdefault(settings, ClusterClient(settings))
 
 
-def read_range(wanted: Range, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
+def read_range(wanted: OffsetRange, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
     """All records of the range in order. Offsets may have gaps, so the end is detected by position."""
     _freeze_imported_objects()
     reader = _RangeReader(wanted, settings, shared_cluster(settings.cluster))
     yield from reader.batches()
 
 
-def first_timestamp(wanted: Range, settings: ReadSettings) -> datetime | None:
+def first_timestamp(wanted: OffsetRange, settings: ReadSettings) -> datetime | None:
     """The timestamp of the first record of a range; None if it holds no record."""
     for batch in read_range(wanted, settings):
         at: datetime = batch.column("timestamp")[0].as_py()
@@ -121,7 +94,7 @@ def _freeze_imported_objects() -> None:
 class _RangeReader:
     """Fetches one range; reconnects after retriable errors until no progress is made in time."""
 
-    def __init__(self, wanted: Range, settings: ReadSettings, cluster: ClusterClient) -> None:
+    def __init__(self, wanted: OffsetRange, settings: ReadSettings, cluster: ClusterClient) -> None:
         self._range = wanted
         self._settings = settings
         self._cluster = cluster

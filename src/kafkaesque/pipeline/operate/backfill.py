@@ -35,7 +35,8 @@ from pyspark.sql import functions as F
 
 from kafkaesque.pipeline.errors import InvalidOption, PipelineError
 from kafkaesque.pipeline.kafka.cluster import Partition
-from kafkaesque.pipeline.kafka.fetching import Range, ReadSettings, first_timestamp
+from kafkaesque.pipeline.kafka.fetching import first_timestamp
+from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange, ReadSettings
 from kafkaesque.pipeline.operate.context import PipelineSettings, RunContext
 from kafkaesque.pipeline.operate.progress import summarize
 from kafkaesque.pipeline.operate.queries import Query, WindowColumns
@@ -486,6 +487,6 @@ def _log_start_ms(side: SideTables, context: RunContext) -> int | None:
     for (topic, index), start in side.resolved.start.items():
         end = side.resolved.end[topic, index]
         if 0 < first.get((topic, index), 0) == start < end:
-            at = first_timestamp(Range(topic, index, start, end), read)
+            at = first_timestamp(OffsetRange(topic, index, start, end), read)
             times += [] if at is None else [int(at.timestamp() * 1000)]
     return max(times, default=None)

@@ -22,7 +22,8 @@ from kafkaesque.pipeline.errors import PipelineError
 from kafkaesque.pipeline.jobs import archive as rules
 from kafkaesque.pipeline.jobs import chat
 from kafkaesque.pipeline.kafka.cluster import EARLIEST, LATEST, ClusterClient, Partition
-from kafkaesque.pipeline.kafka.fetching import Range, ReadSettings, first_timestamp
+from kafkaesque.pipeline.kafka.fetching import first_timestamp
+from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange, ReadSettings
 from kafkaesque.pipeline.operate.context import RunContext
 from kafkaesque.pipeline.operate.maintenance import archive_start, maintain_table
 from kafkaesque.pipeline.sinks.delta_table import (
@@ -146,7 +147,7 @@ def _log(
     rows = []
     for (topic, index), item in expected.items():
         waits = topic in matching and item.log_end > item.reached
-        unread = Range(topic, index, max(item.reached, item.log_start), item.log_end)
+        unread = OffsetRange(topic, index, max(item.reached, item.log_start), item.log_end)
         # None where only transaction markers follow.
         since = first_timestamp(unread, read) if waits else None
         rows.append((topic, index, item.log_start, item.log_end, item.reached, since))

@@ -26,7 +26,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kafkaesque.pipeline.kafka.fetching import Range, read_range
+from kafkaesque.pipeline.kafka.fetching import read_range
+from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange
 from kafkaesque.pipeline.source.offsets import Offsets, from_spark, to_spark
 from kafkaesque.pipeline.source.options import SourceOptions, read_options
 from kafkaesque.pipeline.source.planning import Planner
@@ -70,7 +71,7 @@ class TopicSource(DataSource):
 class RangePartition(InputPartition):
     """The range of offsets that one task reads."""
 
-    def __init__(self, wanted: Range) -> None:
+    def __init__(self, wanted: OffsetRange) -> None:
         super().__init__(wanted)
         self.range = wanted
 

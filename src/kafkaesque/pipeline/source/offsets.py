@@ -13,7 +13,7 @@ from itertools import pairwise
 from kafkaesque.model.errors import check
 from kafkaesque.pipeline.errors import InvalidOption
 from kafkaesque.pipeline.kafka.cluster import Partition
-from kafkaesque.pipeline.kafka.fetching import Range
+from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange
 
 Offsets = Mapping[Partition, int]
 SparkOffsets = dict[str, dict[str, int]]
@@ -70,7 +70,7 @@ def limit_end(start: Offsets, latest: Offsets, rows_max: int) -> dict[Partition,
     return end
 
 
-def split(ranges: Iterable[Range], tasks_min: int | None) -> list[Range]:
+def split(ranges: Iterable[OffsetRange], tasks_min: int | None) -> list[OffsetRange]:
     """Splits large ranges until there are about `tasks_min` of them.
 
     In proportion to their size, as in KafkaOffsetRangeCalculator. Offsets are counted, not records,
@@ -80,10 +80,12 @@ def split(ranges: Iterable[Range], tasks_min: int | None) -> list[Range]:
     if tasks_min is None or len(whole) >= tasks_min:
         return whole
     total = sum(item.end - item.start for item in whole)
-    cut: list[Range] = []
+    cut: list[OffsetRange] = []
     for item in whole:
         size = item.end - item.start
         parts = min(size, max(1, round(size / total * tasks_min)))
         bounds = [item.start + size * number // parts for number in range(parts + 1)]
-        cut += [Range(item.topic, item.partition, begin, end) for begin, end in pairwise(bounds)]
+        cut += [
+            OffsetRange(item.topic, item.partition, begin, end) for begin, end in pairwise(bounds)
+        ]
     return cut

@@ -20,7 +20,7 @@ from kafkaesque.client.wire.security import (
 )
 from kafkaesque.pipeline.errors import InvalidOption
 from kafkaesque.pipeline.kafka.cluster import ClusterSettings, Partition
-from kafkaesque.pipeline.kafka.fetching import FETCH_SIZE_BYTES, ReadSettings
+from kafkaesque.pipeline.kafka.offset_ranges import FETCH_SIZE_BYTES, ReadSettings
 from kafkaesque.pipeline.source.offsets import from_json
 
 PREFIX: Final = "kafka."

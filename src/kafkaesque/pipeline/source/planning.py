@@ -18,7 +18,7 @@ from kafkaesque.pipeline.kafka.cluster import (
     RetriableError,
     TopicMissing,
 )
-from kafkaesque.pipeline.kafka.fetching import Range
+from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange
 from kafkaesque.pipeline.source.offsets import Offsets, limit_end, split
 from kafkaesque.pipeline.source.options import Bound, SourceOptions
 
@@ -145,13 +145,15 @@ class Planner:
             raise DataLoss(text, "failOnDataLoss=false skips the missing records")
         log.warning("data lost: %s", text)
 
-    def ranges(self, start: Offsets, end: Offsets) -> list[Range]:
+    def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """The ranges that tasks read to get from `start` to `end`."""
         begin = self.with_new_partitions(start, end)
         restarted = [partition for partition in end if end[partition] < begin[partition]]
         # A recreated topic is read from its beginning; Spark's connector would skip to its end.
         begin.update(self._offsets(dict.fromkeys(restarted, EARLIEST)))
-        whole = [Range(*partition, begin[partition], end[partition]) for partition in sorted(end)]
+        whole = [
+            OffsetRange(*partition, begin[partition], end[partition]) for partition in sorted(end)
+        ]
         return split(whole, self._options.tasks_min)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kafkaesque.client.wire.address import Address
-from kafkaesque.up.doctor.finding import Finding
+from kafkaesque.service.finding import Finding
 from kafkaesque.up.doctor.machine import (
     examine_clock,
     examine_data,

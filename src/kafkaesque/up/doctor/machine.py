@@ -20,7 +20,7 @@ from pathlib import Path
 
 from kafkaesque.model.limits import MIB
 from kafkaesque.model.sizes import human_bytes
-from kafkaesque.up.doctor.finding import Finding
+from kafkaesque.service.finding import Finding
 
 GIB = 1024 * MIB
 PYTHON_LOWEST = (3, 11)

@@ -14,7 +14,7 @@ from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.blocking import BlockingConnection
 from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost
 from kafkaesque.client.wire.protocol import ApiVersions
-from kafkaesque.up.doctor.finding import Finding
+from kafkaesque.service.finding import Finding
 from kafkaesque.up.ports import KAFKA_PORT, SERVICE_PORTS, SIDE_PORTS, process_listening_on
 from kafkaesque.wire.messages.describe_configs import DescribeConfigsRequest
 

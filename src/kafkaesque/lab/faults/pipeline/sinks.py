@@ -18,7 +18,8 @@ from kafkaesque.lab.faults.pipeline.driver import (
 )
 from kafkaesque.pipeline.jobs.repeats import BATCH_HEADER, QUERY_HEADER, ROW_HEADER
 from kafkaesque.pipeline.kafka.cluster import EARLIEST, LATEST, ClusterClient
-from kafkaesque.pipeline.kafka.fetching import Range, ReadSettings, read_range
+from kafkaesque.pipeline.kafka.fetching import read_range
+from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange, ReadSettings
 from kafkaesque.pipeline.paths import DataDirectory
 from kafkaesque.pipeline.source.checkpoint import initial_offsets
 from kafkaesque.pipeline.source.options import read_cluster
@@ -109,7 +110,7 @@ def _records(
     ends = cluster.list_offsets(dict.fromkeys(known, LATEST), committed_only=True)
     for topic, partition in known:
         start, end = starts[topic, partition], ends[topic, partition]
-        for batch in read_range(Range(topic, partition, start, end), read):
+        for batch in read_range(OffsetRange(topic, partition, start, end), read):
             columns = zip(
                 batch.column("offset").to_pylist(),
                 batch.column("value").to_pylist(),
