@@ -121,10 +121,11 @@ def test_keepalive_advances_the_read_time_only(processor: FrameProcessor) -> Non
     assert processor.progress["posts"].read_ms == READ
 
 
-def test_reason_for_the_end_of_the_stream_is_kept(processor: FrameProcessor) -> None:
+def test_reason_for_the_end_of_a_stream_is_in_the_batch(processor: FrameProcessor) -> None:
     ended = frame(MESSAGE, b'{"errors":[{"title":"operational-disconnect"}]}')
-    assert process(processor, ended).records == []
-    assert processor.notice == "operational-disconnect"
+    batch = process(processor, ended)
+    assert batch.records == []
+    assert batch.stream_ends == [("posts", "operational-disconnect")]
 
 
 def test_frames_that_fill_a_gap_do_not_count_as_read_up_to_now(processor: FrameProcessor) -> None:

@@ -35,9 +35,9 @@ from kafkaesque.client.ports import (
 )
 from kafkaesque.events.chat import CHAT_HANDOVER, CHAT_JOURNAL, CHAT_SNAPSHOT, CHAT_TOPICS
 from kafkaesque.events.gateway import GATEWAY_TOPICS, REPLIES, command_topic
-from kafkaesque.model.backoff import Backoff
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import Offset, TopicPartition
+from kafkaesque.service.pass_backoff import PassBackoff, sleep_unless
 
 logger = logging.getLogger(__name__)
 
@@ -100,9 +100,9 @@ class Backend:
 
     async def run(self) -> None:
         """Retries after log errors. Raises TransactionsUnsupported or PartitionCountMismatch."""
-        backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
+        backoff = PassBackoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
         while not self._stopping.is_set():
-            started_s = time.monotonic()
+            backoff.start()
             self._passing = asyncio.create_task(self._pass())
             try:
                 await self._passing
@@ -113,13 +113,9 @@ class Backend:
                 raise
             except LogError as error:
                 self.state.error = str(error)
-                if time.monotonic() - started_s > RETRY_SECONDS_MAX:
-                    backoff.reset()
                 wait_s = backoff.next_s()
                 logger.warning("%s; from the log's state again in %.1f s", error, wait_s)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait_s):
-                        await self._stopping.wait()
+                await sleep_unless(self._stopping, wait_s)
 
     async def _pass(self) -> None:
         self.state.passes += 1

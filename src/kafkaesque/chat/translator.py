@@ -28,8 +28,8 @@ from kafkaesque.client.ports import (
 )
 from kafkaesque.events.chat import CHAT_TOPICS
 from kafkaesque.events.gateway import GATEWAY_TOPICS, command_topic
-from kafkaesque.model.backoff import Backoff
 from kafkaesque.model.ids import TopicPartition
+from kafkaesque.service.pass_backoff import PassBackoff, sleep_unless
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +56,9 @@ class Translator:
 
     async def run(self) -> None:
         """Retries after log errors. Raises TransactionsUnsupported."""
-        backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
+        backoff = PassBackoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
         while not self._stopping.is_set():
+            backoff.start()
             try:
                 await self._pass()
             except TransactionsUnsupported:
@@ -66,9 +67,7 @@ class Translator:
                 self.state.error = str(error)
                 wait_s = backoff.next_s()
                 logger.warning("%s; again in %.1f s", error, wait_s)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait_s):
-                        await self._stopping.wait()
+                await sleep_unless(self._stopping, wait_s)
 
     async def assigned(self, places: frozenset[TopicPartition]) -> None:
         held = {*self.state.partitions, *(place.partition for place in places)}

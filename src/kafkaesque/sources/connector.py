@@ -38,7 +38,7 @@ from kafkaesque.events.social import (
     SourceCursor,
 )
 from kafkaesque.events.topics import SOCIAL_CURSORS, SOCIAL_POSTS, SOCIAL_TOPICS
-from kafkaesque.model.backoff import Backoff
+from kafkaesque.service.pass_backoff import PassBackoff, sleep_unless
 from kafkaesque.sources.networks import Network
 from kafkaesque.sources.reconnect import STEADY_SECONDS, QueuedFrame, ReconnectingStream
 from kafkaesque.sources.rules.backoff import ReconnectBackoff
@@ -102,9 +102,9 @@ class SourceConnector:
     async def run(self) -> None:
         """Retries after log errors. Raises WriterFenced if another process of the same name has taken
         over, and TransactionsUnsupported if transactions are required."""
-        backoff = Backoff(LOG_RETRY_SECONDS, LOG_RETRY_SECONDS_MAX)
+        backoff = PassBackoff(LOG_RETRY_SECONDS, LOG_RETRY_SECONDS_MAX)
         while not self._finished():
-            started_s = time.monotonic()
+            backoff.start()
             try:
                 await self._pass()
                 self.state.error = None
@@ -114,11 +114,7 @@ class SourceConnector:
                 self.state.error = str(error)
                 wait_s = backoff.next_s()
                 logger.warning("%s; from the log's state again in %.1f s", error, wait_s)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait_s):
-                        await self._stopping.wait()
-                if time.monotonic() - started_s > LOG_RETRY_SECONDS_MAX:
-                    backoff.reset()
+                await sleep_unless(self._stopping, wait_s)
 
     def _finished(self) -> bool:
         reached = self._limit is not None and self.counts.posts >= self._limit
@@ -185,6 +181,8 @@ class SourceConnector:
                     item.processed.set()
                 else:
                     processor.process(batch, item.stream, item.frame, item.read_ms)
+            for stream, reason in batch.stream_ends:
+                logger.warning("the network ended a stream: stream=%s: %s", stream, reason)
             self.state.connections = streams.connections
             moved = [name for name, now in processor.progress.items() if written.get(name) != now]
             overdue = time.monotonic() - written_s >= interval_s

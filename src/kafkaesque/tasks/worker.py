@@ -15,6 +15,7 @@ from kafkaesque.client.dead_letters import DeadLetterCounts
 from kafkaesque.client.ports import Log, LogError, TransactionsUnsupported, WriterFenced
 from kafkaesque.events.tasks import dead_topic
 from kafkaesque.model.backoff import Backoff
+from kafkaesque.service.pass_backoff import PassBackoff, sleep_unless
 from kafkaesque.tasks import system
 from kafkaesque.tasks.app import App
 from kafkaesque.tasks.config import TasksConfig
@@ -99,8 +100,9 @@ class Worker:
 
     async def _consume(self) -> None:
         """Runs one session after another. Log errors are retried, except where a retry cannot help."""
-        backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
+        backoff = PassBackoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
         while not self._stopping.is_set():
+            backoff.start()
             try:
                 await self._run_session()
             except (WriterFenced, TransactionsUnsupported):
@@ -109,8 +111,7 @@ class Worker:
                 self.metrics.error = str(error)
                 wait_s = backoff.next_s()
                 logger.warning("session ended: %s; next session in %.1f s", error, wait_s)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), wait_s)
+                await sleep_unless(self._stopping, wait_s)
         self._threads.close()
 
     def new_session(self) -> ConsumerSession:

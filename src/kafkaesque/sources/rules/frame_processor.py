@@ -64,6 +64,8 @@ class OutputBatch:
     records: list[Record] = field(default_factory=list)
     posts: int = 0
     rejected: int = 0
+    stream_ends: list[tuple[str, str]] = field(default_factory=list)
+    """Streams that the network announced to end, with its reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,6 @@ class FrameProcessor:
         self.progress = progress
         self._origins: dict[str, StreamProgress] = {}
         """Where streams without earlier progress began."""
-        self.notice: str | None = None
-        """The network's last reason for ending a stream."""
 
     def process(self, batch: OutputBatch, stream: str, frame: Frame, read_ms: TimestampMs) -> None:
         """Adds the records of `frame` to `batch`."""
@@ -115,9 +115,9 @@ class FrameProcessor:
             if frame.event == OVERSIZED:
                 raise FrameError(f"frame of {frame.size_bytes} bytes is too large")
             parsed = self._parser(frame, read_ms)
-        except StreamEnded as notice:
+        except StreamEnded as end:
             # The server now closes the connection or goes silent; ReconnectingStream handles both.
-            self.notice = str(notice)
+            batch.stream_ends.append((stream, str(end)))
             return
         except FrameError as error:
             self._reject(batch, frame, str(error), read_ms)

@@ -10,9 +10,9 @@ from typing import Any
 
 from kafkaesque.client.ports import Log, LogError
 from kafkaesque.events import tasks as protocol
-from kafkaesque.model.backoff import Backoff
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import PartitionIndex
+from kafkaesque.service.pass_backoff import PassBackoff, sleep_unless
 from kafkaesque.tasks.config import TasksConfig
 from kafkaesque.tasks.timers.election import ElectionLost, Ownership
 from kafkaesque.tasks.timers.metrics import TimerMetrics
@@ -72,17 +72,16 @@ class TimerService:
 
     async def run(self) -> None:
         """Errors of the log and the election are retried."""
-        backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
+        backoff = PassBackoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
         while not self._stopping.is_set():
+            backoff.start()
             try:
                 await self._run_membership()
-                backoff.reset()
             except (LogError, ElectionLost) as error:
                 self.error = str(error)
                 wait_s = backoff.next_s()
                 logger.warning("timers stopped: %s; retry in %.1f s", error, wait_s)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), wait_s)
+                await sleep_unless(self._stopping, wait_s)
 
     async def _run_membership(self) -> None:
         await self._log.admin.ensure_topics([protocol.TIMERS, protocol.TIMERS_DEAD])
