@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from kafkaesque.chat.global_tables import NameList
-from kafkaesque.chat.partition import Counts, HomePartition, RecordProcessor
+from kafkaesque.chat.partition import BackendCounts, HomePartition, RecordProcessor
 from kafkaesque.chat.rules.decide_command import DecisionContext
 from kafkaesque.chat.rules.facts import decode_entry
 from kafkaesque.chat.rules.fold import fold_all
 from kafkaesque.chat.rules.snapshot import decode_snapshot, encode_snapshot
-from kafkaesque.chat.rules.state import PartitionState
+from kafkaesque.chat.rules.state import ChatPartitionState
 from kafkaesque.client.ports import Received, Record
 from kafkaesque.events.chat import CHAT_DIRECTORY, CHAT_EVENTS, CHAT_HANDOVER, CHAT_JOURNAL
 from kafkaesque.events.gateway import INBOX, REPLIES, ROOMS, CommandHeaders
@@ -45,14 +45,14 @@ class World:
         self.done: dict[tuple[str, int], int] = {}
         self.snapshots: dict[int, dict[bytes, bytes | None]] = {}
         self.directory = Names()
-        self.counts = Counts()
+        self.counts = BackendCounts()
         self.processor = RecordProcessor(self.directory, 64, self.counts)
         self.homes = {number: self._empty(number) for number in range(self.partitions)}
         self._next_id = 0
 
     @staticmethod
     def _empty(number: int) -> HomePartition:
-        return HomePartition(PartitionIndex(number), PartitionState(), Offset(0))
+        return HomePartition(PartitionIndex(number), ChatPartitionState(), Offset(0))
 
     # -- the log ----------------------------------------------------------------------------------
 

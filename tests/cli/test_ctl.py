@@ -14,7 +14,7 @@ from tests.waiting import until
 
 from kafkaesque.cli.main import run
 from kafkaesque.up.control_server import ControlServer
-from kafkaesque.up.supervisor import State, Supervisor
+from kafkaesque.up.supervisor import ProcessState, Supervisor
 
 
 class Stage:
@@ -63,7 +63,9 @@ def test_killed_process_is_restarted(stage: Stage) -> None:
         code, out, _ = await stage.type_in("ctl", "kill", "one", "--json")
         assert code == 0
         assert json.loads(out) == {"process": "one", "action": "kill"}
-        await until(lambda: stage.service.restarts == 1 and stage.service.state is State.RUNNING)
+        await until(
+            lambda: stage.service.restarts == 1 and stage.service.state is ProcessState.RUNNING
+        )
         assert stage.service.pid != first
 
     stage.play(story)
@@ -72,14 +74,16 @@ def test_killed_process_is_restarted(stage: Stage) -> None:
 def test_process_is_paused_resumed_and_restarted(stage: Stage) -> None:
     async def story() -> None:
         assert (await stage.type_in("ctl", "pause", "one"))[1] == "one: pause\n"
-        assert stage.service.state is State.PAUSED
+        assert stage.service.state is ProcessState.PAUSED
         code, out, _ = await stage.type_in("status")
         assert code == 1
         assert "paused" in out
         await stage.type_in("ctl", "resume", "one")
-        assert stage.service.state is State.RUNNING
+        assert stage.service.state is ProcessState.RUNNING
         await stage.type_in("ctl", "restart", "one")
-        await until(lambda: stage.service.restarts == 1 and stage.service.state is State.RUNNING)
+        await until(
+            lambda: stage.service.restarts == 1 and stage.service.state is ProcessState.RUNNING
+        )
 
     stage.play(story)
 

@@ -61,9 +61,9 @@ def pipeline_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A batch as Spark tells of it, written down by what the pipeline writes it down with."""
     from kafkaesque.pipeline.operate.progress import summarize
     from kafkaesque.pipeline.operate.status import append_feed, write_status
-    from kafkaesque.pipeline.paths import DataDirectory
+    from kafkaesque.pipeline.paths import PipelineDirectory
 
-    data = DataDirectory(tmp_path_factory.mktemp("pipeline"))
+    data = PipelineDirectory(tmp_path_factory.mktemp("pipeline"))
     batch = summarize("posts", SPARK_PROGRESS).as_json()
     write_status(data.status("posts"), {"state": "running", "failure": None, **batch})
     append_feed(data.feed("posts"), batch)

@@ -27,7 +27,7 @@ from kafkaesque.up.control_client import control_file
 from kafkaesque.up.control_server import ControlServer
 from kafkaesque.up.plan import Platform, stages
 from kafkaesque.up.ports import choose_ports
-from kafkaesque.up.supervisor import Service, State, Supervisor
+from kafkaesque.up.supervisor import ProcessState, Service, Supervisor
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS_MAX = 240.0
@@ -111,7 +111,7 @@ class RunningPlatform:
             service.ready_seconds_max = START_SECONDS_MAX
             # As in `up`: on a busy machine a service may need a second attempt.
             await supervisor.try_start(service)
-            await until(lambda service=service: service.state is State.RUNNING)
+            await until(lambda service=service: service.state is ProcessState.RUNNING)
 
     def _worker(self) -> Service:
         words = (

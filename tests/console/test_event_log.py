@@ -8,15 +8,15 @@ from tests.console.test_health import cluster
 
 from kafkaesque.console.rules.event_log import EVENTS_MAX, ClusterChange, EventLog, changes_between
 from kafkaesque.console.rules.lag import GroupStatus
-from kafkaesque.console.rules.view import ClusterView, GroupView, QuorumView
+from kafkaesque.console.rules.view import ConsoleClusterView, GroupView, QuorumView
 
 
-def texts(before: ClusterView, after: ClusterView) -> list[str]:
+def texts(before: ConsoleClusterView, after: ConsoleClusterView) -> list[str]:
     return [change.text for change in changes_between(before, after)]
 
 
 def test_the_first_sample_has_no_changes() -> None:
-    assert changes_between(ClusterView(), cluster()) == []
+    assert changes_between(ConsoleClusterView(), cluster()) == []
 
 
 def test_equal_samples_have_no_changes() -> None:

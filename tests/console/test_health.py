@@ -7,8 +7,8 @@ import pytest
 from kafkaesque.console.rules.health import health_of
 from kafkaesque.console.rules.lag import GroupStatus
 from kafkaesque.console.rules.view import (
-    BrokerView,
-    ClusterView,
+    ConsoleBrokerView,
+    ConsoleClusterView,
     GroupView,
     PartitionView,
     QuorumView,
@@ -16,9 +16,9 @@ from kafkaesque.console.rules.view import (
 )
 
 
-def cluster(brokers: int = 3) -> ClusterView:
-    view = ClusterView(sampled_s=1.0)
-    view.brokers = {n: BrokerView(n, "localhost", 9092 + n) for n in range(brokers)}
+def cluster(brokers: int = 3) -> ConsoleClusterView:
+    view = ConsoleClusterView(sampled_s=1.0)
+    view.brokers = {n: ConsoleBrokerView(n, "localhost", 9092 + n) for n in range(brokers)}
     replicas = tuple(range(brokers))
     partitions = [PartitionView(n, n % brokers, 1, replicas, replicas) for n in range(3)]
     view.topics = {"orders": TopicView("orders", "id", False, partitions)}
@@ -30,7 +30,7 @@ def group(name: str, status: GroupStatus) -> GroupView:
 
 
 def test_health_is_unknown_before_the_first_sample() -> None:
-    assert health_of(ClusterView()).level == "unknown"
+    assert health_of(ConsoleClusterView()).level == "unknown"
 
 
 def test_a_healthy_cluster() -> None:

@@ -8,14 +8,14 @@ from kafkaesque.console.rules.lag import WINDOW, GroupStatus, OffsetClock
 from kafkaesque.console.rules.phantom_lag import (
     RANGE_OFFSETS_MAX,
     RANGES_CHECKED_MAX,
-    AbortedTransaction,
     PhantomLag,
     UnreadRange,
     next_readable_offset,
 )
-from kafkaesque.console.rules.view import ClusterView, GroupView, PartitionView, TopicView
+from kafkaesque.console.rules.view import ConsoleClusterView, GroupView, PartitionView, TopicView
 from kafkaesque.console.rules.view_builder import evaluate_group, unread_ranges
 from kafkaesque.records.batch import CONTROL_BIT, HEADER, MAGIC, TRANSACTIONAL_BIT
+from kafkaesque.wire.messages.fetch import AbortedTransaction
 
 PARTITION = ("orders", 0)
 
@@ -34,6 +34,10 @@ def marker(at: int, producer: int) -> bytes:
     return batch(at, bits=CONTROL_BIT | TRANSACTIONAL_BIT, producer=producer)
 
 
+def aborted_by(producer: int) -> AbortedTransaction:
+    return AbortedTransaction(producer_id=producer, first_offset=10)
+
+
 @pytest.mark.parametrize(
     ("data", "aborted", "reached"),
     [
@@ -44,10 +48,10 @@ def marker(at: int, producer: int) -> bytes:
         (record(10), [], 10),
         (record(8, 5), [], 10),
         (marker(10, 1) + record(11, 3), [], 11),
-        (record(10, 3, 7) + marker(13, 7), [AbortedTransaction(7, 10)], 14),
-        (record(10, 3, 7) + marker(13, 7) + record(14, 1, 7), [AbortedTransaction(7, 10)], 14),
-        (record(10, 3, 7) + record(13, 1, 8), [AbortedTransaction(7, 10)], 13),
-        (record(10, 1, 7), [AbortedTransaction(8, 10)], 10),
+        (record(10, 3, 7) + marker(13, 7), [aborted_by(7)], 14),
+        (record(10, 3, 7) + marker(13, 7) + record(14, 1, 7), [aborted_by(7)], 14),
+        (record(10, 3, 7) + record(13, 1, 8), [aborted_by(7)], 13),
+        (record(10, 1, 7), [aborted_by(8)], 10),
         (batch(10, 4, kept=0) + marker(14, 1), [], 15),
         (marker(10, 1) + record(11)[:40], [], 11),
     ],
@@ -109,7 +113,7 @@ def test_group_that_only_a_marker_separates_from_the_end_has_no_lag(
     group = GroupView("g", "Stable", "classic", "consumer", 0, members)
     partition = PartitionView(index=0, leader=1, epoch=1, replicas=(1,), isr=(1,), offline=())
     partition.end = 10
-    view = ClusterView()
+    view = ConsoleClusterView()
     view.topics = {"orders": TopicView("orders", "id", False, [partition])}
     view.groups = {"g": group}
     committed = {PARTITION: 9}

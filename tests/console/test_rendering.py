@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.console.documents.state import ConsoleState, NotFound
+from kafkaesque.console.documents.state import ConsoleState, ResourceNotFound
 from kafkaesque.console.rules.event_log import ClusterChange
 from kafkaesque.console.rules.exposition import read_exposition
 from kafkaesque.console.rules.lag import GroupStatus, TimeLag
 from kafkaesque.console.rules.paging import PAGE_SIZE, PAGE_SIZE_MAX
 from kafkaesque.console.rules.view import (
-    BrokerView,
-    ClusterView,
+    ConsoleBrokerView,
+    ConsoleClusterView,
     GroupOffset,
     GroupView,
     PartitionView,
@@ -45,10 +45,10 @@ def state() -> ConsoleState:
 def fill(state: ConsoleState) -> None:
     """A cluster of two brokers, one of them down, and a group whose name is markup."""
     now = time.time()
-    view = ClusterView("cluster", 0, sampled_s=now)
+    view = ConsoleClusterView("cluster", 0, sampled_s=now)
     view.brokers = {
-        0: BrokerView(0, "localhost", 9092, disk_total_bytes=100, disk_free_bytes=5),
-        1: BrokerView(1, "localhost", 9093, is_up=False),
+        0: ConsoleBrokerView(0, "localhost", 9092, disk_total_bytes=100, disk_free_bytes=5),
+        1: ConsoleBrokerView(1, "localhost", 9093, is_up=False),
     }
     partitions = [
         PartitionView(n, n % 2 - 1, 4, (0, 1), (0,), start=0, end=100 * n, size_bytes=n,
@@ -121,7 +121,7 @@ def test_every_page_renders_and_escapes(
 
     is_detail = path.startswith(("/topics/", "/groups/"))
     if prepare is None and is_detail:
-        with pytest.raises(NotFound):
+        with pytest.raises(ResourceNotFound):
             asyncio.run(main())
         return
     html, parts = asyncio.run(main())
@@ -145,10 +145,10 @@ def test_hostile_group_name_is_shown_as_text() -> None:
 
 
 @functools.cache
-def large_view() -> ClusterView:
+def large_view() -> ConsoleClusterView:
     """Ten thousand topics of three partitions, and as many groups."""
-    view = ClusterView("cluster", 0, sampled_s=time.time())
-    view.brokers = {0: BrokerView(0, "localhost", 9092)}
+    view = ConsoleClusterView("cluster", 0, sampled_s=time.time())
+    view.brokers = {0: ConsoleBrokerView(0, "localhost", 9092)}
     for n in range(LARGE):
         partitions = [
             PartitionView(index, 0, 1, (0,), (0,), start=0, end=n, size_bytes=n)

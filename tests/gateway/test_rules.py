@@ -10,7 +10,7 @@ from kafkaesque.events.gateway import GatewayNode, Reply
 from kafkaesque.gateway.backend import PendingReplies
 from kafkaesque.gateway.rules.draining import waves
 from kafkaesque.gateway.rules.routes import BadRoutes, Routes, parse_routes
-from kafkaesque.gateway.rules.session import ALLOWED, Stage, check_allowed
+from kafkaesque.gateway.rules.session import ALLOWED, SessionStage, check_allowed
 from kafkaesque.gateway.rules.targets import free_slot, targets_of
 from kafkaesque.gateway.rules.users import TokenBucket, Users
 from kafkaesque.model.ids import TimestampMs
@@ -106,11 +106,11 @@ def test_user_is_known_while_connected_and_shares_its_rate() -> None:
 
 
 def test_only_messages_of_the_table_are_allowed() -> None:
-    check_allowed(Stage.NEW, Hello())
-    check_allowed(Stage.LIVE, Resume())
-    for stage, message in ((Stage.NEW, Send("a", "b")), (Stage.RESUMING, Resume()),
-                           (Stage.LIVE, Hello()), (Stage.LIVE, Ack("x"))):  # fmt: skip
+    check_allowed(SessionStage.NEW, Hello())
+    check_allowed(SessionStage.LIVE, Resume())
+    for stage, message in ((SessionStage.NEW, Send("a", "b")), (SessionStage.RESUMING, Resume()),
+                           (SessionStage.LIVE, Hello()), (SessionStage.LIVE, Ack("x"))):  # fmt: skip
         with pytest.raises(Violation) as refused:
             check_allowed(stage, message)
         assert refused.value.code is CloseCode.BAD_STATE
-    assert set(ALLOWED) == set(Stage)
+    assert set(ALLOWED) == set(SessionStage)

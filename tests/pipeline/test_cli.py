@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from kafkaesque.cli.pipeline import pipeline
 from kafkaesque.pipeline import jars
-from kafkaesque.pipeline.paths import DataDirectory
+from kafkaesque.pipeline.paths import PipelineDirectory
 
 
 def invoke(*words: str) -> tuple[int, str]:
@@ -88,7 +88,7 @@ def test_missing_jars_are_reported_with_the_command_that_fetches_them(
 
 
 def test_status_of_a_query_that_was_killed_is_shown(tmp_path: Path) -> None:
-    path = DataDirectory(tmp_path).status("posts")
+    path = PipelineDirectory(tmp_path).status("posts")
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"state": "running", "pid": 2**22 + 1, "batch": 4}))
     code, output = invoke("status", "--data", str(tmp_path), "--json")
@@ -98,7 +98,7 @@ def test_status_of_a_query_that_was_killed_is_shown(tmp_path: Path) -> None:
 
 
 def test_stop_waits_and_reports_what_has_stopped(tmp_path: Path) -> None:
-    data = DataDirectory(tmp_path)
+    data = PipelineDirectory(tmp_path)
     path = data.status("posts")
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"state": "running", "pid": os.getpid()}))
@@ -149,7 +149,7 @@ def test_range_is_backfilled_beside_the_table_and_replayed_into_it(
     produce(topic, [{"value": b"x", "partition": i % 2} for i in range(8)])
     code, output = invoke("run", "archive", "--once", *common)
     assert code == 0, output
-    archive = DataDirectory(tmp_path).table("archive")
+    archive = PipelineDirectory(tmp_path).table("archive")
     DeltaTable(archive).delete("offset = 2")
 
     code, output = invoke(

@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 from tests.waiting import until
 
-from kafkaesque.service.coordination import CoordinationError, CoordinationSession
+from kafkaesque.service.coordination import CoordinationSession, CoordinationSessionError
 from kafkaesque.testing.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.story
@@ -131,12 +131,12 @@ def test_errors_of_kazoo_become_coordination_errors(
 ) -> None:
     async def story() -> None:
         async with opened(hosts) as session:
-            with pytest.raises(CoordinationError, match="NoNodeError"):
+            with pytest.raises(CoordinationSessionError, match="NoNodeError"):
                 await session.children("/missing")
-            with pytest.raises(CoordinationError, match="NoNodeError"):
+            with pytest.raises(CoordinationSessionError, match="NoNodeError"):
                 await session.release("/missing")
         monkeypatch.setattr("kafkaesque.service.coordination.CONNECT_SECONDS_MAX", 0.1)
-        with pytest.raises(CoordinationError, match=r"no ZooKeeper at 127\.0\.0\.1:1"):
+        with pytest.raises(CoordinationSessionError, match=r"no ZooKeeper at 127\.0\.0\.1:1"):
             await CoordinationSession.open("127.0.0.1:1", session_seconds=5.0, name="test")
 
     run(story)

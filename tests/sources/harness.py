@@ -17,7 +17,7 @@ from kafkaesque.events.social import POSTS, Post, PostDeleted
 from kafkaesque.events.topics import SOCIAL_POSTS
 from kafkaesque.sources.config import source_config
 from kafkaesque.sources.connector import SourceConnector
-from kafkaesque.sources.local.connections import Faults
+from kafkaesque.sources.local.connections import ServerFaults
 from kafkaesque.sources.local.feed import Feed
 from kafkaesque.sources.local.rules.timeline import Timeline
 from kafkaesque.sources.local.server import LocalServer
@@ -40,7 +40,7 @@ QUICK = {
 
 @asynccontextmanager
 async def local_server(
-    count: int, faults: Faults | None = None, rate: float = 4000.0, token: str | None = None
+    count: int, faults: ServerFaults | None = None, rate: float = 4000.0, token: str | None = None
 ) -> AsyncIterator[LocalServer]:
     server = LocalServer(Feed(Timeline(SEED, EPOCH_US, rate, count)), faults, token=token)
     await server.start()

@@ -21,7 +21,7 @@ from kafkaesque.client.memory_store import MemoryTransaction
 from kafkaesque.client.ports import DeliveryFailed, Log, TransactionsUnsupported, WriterFenced
 from kafkaesque.events.social import CURSORS, SourceCursor
 from kafkaesque.events.topics import SOCIAL_CURSORS, SOCIAL_REJECTED
-from kafkaesque.sources.local.connections import Faults
+from kafkaesque.sources.local.connections import ServerFaults
 from kafkaesque.sources.local.server import LocalServer
 from kafkaesque.testing import Broker
 
@@ -79,7 +79,7 @@ def test_every_post_arrives_once_although_the_server_disconnects_repeatedly(
         log = MemoryLog()
         # By SSE each hashtag is a connection, and the second comes in after the timeline's start.
         tags = TAGS if transport == "websocket" else TAGS[:1]
-        async with local_server(COUNT, Faults(disconnect_every=80)) as server:
+        async with local_server(COUNT, ServerFaults(disconnect_every=80)) as server:
             await follow_to_the_end(log, server, network, tags=tags, mastodon_transport=transport)
             assert server.counts.disconnected >= 1
         await check_complete(log, network, tags=tags)
@@ -106,7 +106,7 @@ def test_gap_of_x_is_filled_by_search_without_enterprise_access() -> None:
 def test_source_without_access_to_search_continues() -> None:
     async def story() -> None:
         log = MemoryLog()
-        async with local_server(COUNT, Faults(search_status=403), rate=300) as server:
+        async with local_server(COUNT, ServerFaults(search_status=403), rate=300) as server:
             async with running_connector(log, "x", server.url, TAGS, x_enterprise="false") as first:
                 await until(lambda: first.counts.posts >= 20)
             async with running_connector(
@@ -120,7 +120,7 @@ def test_source_without_access_to_search_continues() -> None:
 
 def test_every_post_arrives_once_on_a_real_broker() -> None:
     async def story(log: Log) -> None:
-        async with local_server(COUNT, Faults(disconnect_every=300)) as server:
+        async with local_server(COUNT, ServerFaults(disconnect_every=300)) as server:
             await follow_to_the_end(log, server, "bluesky")
         await check_complete(log, "bluesky")
 
@@ -256,7 +256,7 @@ def test_malformed_and_oversized_frames_are_dead_letters_and_posts_still_arrive(
 ) -> None:
     async def story() -> None:
         log = MemoryLog()
-        faults = Faults(malformed_every=50, oversized_every=120, oversized_bytes=300_000)
+        faults = ServerFaults(malformed_every=50, oversized_every=120, oversized_bytes=300_000)
         async with local_server(600, faults) as server:
             counts = await follow_to_the_end(log, server, network, 600, frame_max_bytes="100000")
         assert counts["rejected"] > 3
@@ -271,7 +271,7 @@ def test_malformed_and_oversized_frames_are_dead_letters_and_posts_still_arrive(
 def test_refused_connections_are_retried(network: str, status: int) -> None:
     async def story() -> None:
         log = MemoryLog()
-        faults = Faults(refuse_status=status, refuse_count=2)
+        faults = ServerFaults(refuse_status=status, refuse_count=2)
         async with local_server(200, faults) as server:
             await follow_to_the_end(log, server, network, 200, backoff_scale="0.0001")
             assert server.counts.refused == 2
@@ -284,7 +284,7 @@ def test_silent_connection_is_replaced() -> None:
     async def story() -> None:
         log = MemoryLog()
         async with (
-            local_server(400, Faults(stall_after=100)) as server,
+            local_server(400, ServerFaults(stall_after=100)) as server,
             running_connector(log, "bluesky", server.url, TAGS, idle_timeout_ms="300") as connector,
         ):
             await until(lambda: connector.state.connections >= 2)
@@ -298,7 +298,7 @@ def test_silent_connection_is_replaced() -> None:
 def test_server_that_closes_at_once_is_retried_with_backoff() -> None:
     async def story() -> None:
         log = MemoryLog()
-        async with local_server(100, Faults(disconnect_every=1)) as server:
+        async with local_server(100, ServerFaults(disconnect_every=1)) as server:
             server.counts.last_tick = -2
             async with running_connector(
                 log, "bluesky", server.url, TAGS, backoff_scale="1.0"

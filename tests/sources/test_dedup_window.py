@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from tests.sources.samples import deletion, edit, post
 
 from kafkaesque.events.social import Post, PostDeleted, PostEvent
-from kafkaesque.sources.rules.dedup_window import DedupWindow, Verdict
+from kafkaesque.sources.rules.dedup_window import DedupVerdict, DedupWindow
 
-NEW, DUPLICATE, FOREIGN, WITHDRAWN = Verdict
+NEW, DUPLICATE, FOREIGN, WITHDRAWN = DedupVerdict
 
 
 def test_second_appearance_of_a_post_is_a_duplicate() -> None:

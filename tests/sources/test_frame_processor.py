@@ -18,18 +18,18 @@ from kafkaesque.sources.rules.frame_processor import (
     SourceCounts,
     SourceIdentity,
 )
-from kafkaesque.sources.rules.frames import KEEPALIVE, MESSAGE, OVERSIZED, Frame, frame
+from kafkaesque.sources.rules.frames import KEEPALIVE, MESSAGE, OVERSIZED, StreamFrame, frame
 from kafkaesque.sources.rules.hashtags import HashtagFilter
 
 READ = TimestampMs(1_790_000_000_000)
 
 
-def line(post_id: str, text: str) -> Frame:
+def line(post_id: str, text: str) -> StreamFrame:
     data = {"data": {"id": post_id, "text": text, "author_id": "1"}}
     return frame(MESSAGE, msgspec.json.encode(data))
 
 
-def deletion(post_id: str) -> Frame:
+def deletion(post_id: str) -> StreamFrame:
     data = {"data": {"delete": {"tweet": {"id": post_id}}}}
     return frame(MESSAGE, msgspec.json.encode(data))
 
@@ -51,7 +51,7 @@ def new_processor(**options: Any) -> FrameProcessor:
     )
 
 
-def process(processor: FrameProcessor, *frames: Frame) -> OutputBatch:
+def process(processor: FrameProcessor, *frames: StreamFrame) -> OutputBatch:
     batch = OutputBatch()
     for item in frames:
         processor.process(batch, "posts", item, READ)
@@ -84,7 +84,9 @@ def test_all_deletions_are_forwarded_if_configured() -> None:
 
 
 def test_invalid_frame_is_a_dead_letter_with_a_reason(processor: FrameProcessor) -> None:
-    batch = process(processor, frame(MESSAGE, b'{"torn": '), Frame(OVERSIZED, b"x" * 9000, 10**7))
+    batch = process(
+        processor, frame(MESSAGE, b'{"torn": '), StreamFrame(OVERSIZED, b"x" * 9000, 10**7)
+    )
     letters = [REJECTED.decode(record.value or b"").body for record in batch.records]
     assert [record.topic for record in batch.records] == [SOCIAL_REJECTED.name] * 2
     first, second = letters

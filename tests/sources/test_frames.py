@@ -10,8 +10,8 @@ from kafkaesque.sources.rules.frames import (
     MESSAGE,
     OVERSIZED,
     EventSplitter,
-    Frame,
     LineSplitter,
+    StreamFrame,
     frame,
 )
 
@@ -98,4 +98,4 @@ def test_splitters_never_raise(data: list[bytes]) -> None:
     for splitter in (LineSplitter(20), EventSplitter(20)):
         for chunk in data:
             for item in splitter.feed(chunk):
-                assert isinstance(item, Frame)
+                assert isinstance(item, StreamFrame)

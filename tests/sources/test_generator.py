@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafkaesque.sources.rules import generator
 from kafkaesque.sources.rules.generator import (
     TAGS,
-    EntryKind,
+    TimelineEntryKind,
     count_at,
     entries,
     offset_us,
@@ -89,11 +89,14 @@ def test_count_is_the_inverse_of_offset(seed: int, number: int) -> None:
 
 
 def test_entries_repeat_and_delete_each_post_once_after_it_appeared() -> None:
-    seen: Counter[tuple[EntryKind, int]] = Counter()
+    seen: Counter[tuple[TimelineEntryKind, int]] = Counter()
     for tick in range(600):
         for order, entry in enumerate(entries(7, tick)):
             assert (entry.tick, entry.order) == (tick, order)
-            assert entry.what is EntryKind.POST or (EntryKind.POST, entry.post.number) in seen
+            assert (
+                entry.what is TimelineEntryKind.POST
+                or (TimelineEntryKind.POST, entry.post.number) in seen
+            )
             seen[entry.what, entry.post.number] += 1
     assert set(seen.values()) == {1}
     expected = [
@@ -101,9 +104,9 @@ def test_entries_repeat_and_delete_each_post_once_after_it_appeared() -> None:
         for item in posts(7, 0, 600)
         if item.deleted_after and item.number + item.deleted_after < 600
     ]
-    assert [number for what, number in sorted(seen, key=str) if what is EntryKind.DELETE] == sorted(
-        expected, key=lambda number: str((EntryKind.DELETE, number))
-    )
+    assert [
+        number for what, number in sorted(seen, key=str) if what is TimelineEntryKind.DELETE
+    ] == sorted(expected, key=lambda number: str((TimelineEntryKind.DELETE, number)))
 
 
 @pytest.mark.parametrize("number", [0, 1, 249, 250])

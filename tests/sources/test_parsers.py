@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafkaesque.events.social import Post, PostDeleted, PostEdited
 from kafkaesque.model.ids import TimestampMs
 from kafkaesque.sources.rules import jetstream, mastodon, parsing, x
-from kafkaesque.sources.rules.frames import MESSAGE, Frame, frame
+from kafkaesque.sources.rules.frames import MESSAGE, StreamFrame, frame
 from kafkaesque.sources.rules.parsing import FrameError, Parsed, Parser, StreamEnded
 
 READ = TimestampMs(1_790_000_000_500)
@@ -72,7 +72,7 @@ X_LINE: dict[str, Any] = {
 CREATED = 1_794_736_800_000
 
 
-def as_frame(value: object, event: str = MESSAGE) -> Frame:
+def as_frame(value: object, event: str = MESSAGE) -> StreamFrame:
     return frame(event, msgspec.json.encode(value))
 
 
@@ -227,7 +227,7 @@ def test_mastodon_events_of_other_kinds_are_ignored() -> None:
         as_frame({"event": "update", "payload": {"id": 1}}),
     ],
 )
-def test_mastodon_frames_of_wrong_types_are_rejected(given_frame: Frame) -> None:
+def test_mastodon_frames_of_wrong_types_are_rejected(given_frame: StreamFrame) -> None:
     with pytest.raises(FrameError):
         mastodon.parse(given_frame, READ)
 
@@ -299,11 +299,15 @@ def test_x_rules_are_as_few_as_their_length_allows() -> None:
 
 
 def test_x_rules_of_other_labels_stay() -> None:
-    present = [x.Rule("#a", "mine", "1"), x.Rule("#old", "mine", "2"), x.Rule("#b", "theirs", "3")]
+    present = [
+        x.XRule("#a", "mine", "1"),
+        x.XRule("#old", "mine", "2"),
+        x.XRule("#b", "theirs", "3"),
+    ]
     add, remove = x.rule_changes(present, ["a"], "mine")
     assert (add, remove) == ([], ["2"])
     add, remove = x.rule_changes(present, ["a", "b"], "mine")
-    assert (add, remove) == ([x.Rule("#a OR #b", "mine")], ["1", "2"])
+    assert (add, remove) == ([x.XRule("#a OR #b", "mine")], ["1", "2"])
 
 
 json_values = st.recursive(

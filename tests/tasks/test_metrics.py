@@ -10,7 +10,7 @@ from kafkaesque.model.ids import Offset, PartitionIndex, TimestampMs
 from kafkaesque.tasks.config import TasksConfig
 from kafkaesque.tasks.metrics import WorkerMetrics
 from kafkaesque.tasks.rules.in_flight import InFlightTracker
-from kafkaesque.tasks.rules.outcome import Dead, DeadReason, Done, Failure, RetryAfter
+from kafkaesque.tasks.rules.outcome import CallFailure, Dead, DeadReason, Done, RetryAfter
 from kafkaesque.tasks.rules.scheduler import Scheduler, SchedulerLimits
 from kafkaesque.tasks.tester import VirtualClock
 from kafkaesque.tasks.timers.election import Alone
@@ -23,7 +23,7 @@ def test_prometheus_reads_the_metrics_of_a_worker() -> None:
     for delay_ms in (3, 700):
         metrics.attempt_started("greet", delay_ms)
         metrics.attempt_took("greet", 0.004)
-    failure = Failure("E", "x")
+    failure = CallFailure("E", "x")
     for outcome in (Done(), RetryAfter(1.0, failure), Dead(DeadReason.EXHAUSTED, failure)):
         metrics.attempt_ended("greet", outcome)
     metrics.attempt_ended("undeclared", Dead(DeadReason.UNKNOWN_TASK, failure))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.tasks.rules.trace_context import Span, child_of, parse_trace
+from kafkaesque.tasks.rules.trace_context import TraceSpan, child_of, parse_trace
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN = "00f067aa0ba902b7"
@@ -10,18 +10,18 @@ SPAN = "00f067aa0ba902b7"
 
 def test_a_header_survives() -> None:
     span = parse_trace(f"00-{TRACE}-{SPAN}-01".encode())
-    assert span == Span(TRACE, SPAN, True)
+    assert span == TraceSpan(TRACE, SPAN, True)
     assert span.header() == f"00-{TRACE}-{SPAN}-01".encode()
 
 
 def test_a_child_stays_in_the_trace_and_keeps_the_decision_to_sample() -> None:
-    child = child_of(Span(TRACE, SPAN, False), "ignored", "1" * 16)
-    assert child == Span(TRACE, "1" * 16, False)
-    assert child_of(None, TRACE, SPAN) == Span(TRACE, SPAN, True)
+    child = child_of(TraceSpan(TRACE, SPAN, False), "ignored", "1" * 16)
+    assert child == TraceSpan(TRACE, "1" * 16, False)
+    assert child_of(None, TRACE, SPAN) == TraceSpan(TRACE, SPAN, True)
 
 
 def test_a_later_version_with_more_fields_is_read() -> None:
-    assert parse_trace(f"cc-{TRACE}-{SPAN}-01-what".encode()) == Span(TRACE, SPAN, True)
+    assert parse_trace(f"cc-{TRACE}-{SPAN}-01-what".encode()) == TraceSpan(TRACE, SPAN, True)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from kafkaesque.up.brokers import broker_services
 from kafkaesque.up.plan import Platform, spark_jobs, stages
 from kafkaesque.up.platform import UpOptions, plan_brokers
 from kafkaesque.up.ports import choose_ports
-from kafkaesque.up.supervisor import Service, State
+from kafkaesque.up.supervisor import ProcessState, Service
 
 HERE = Path("/data")
 
@@ -104,12 +104,12 @@ def test_address_of_a_service_that_does_not_run_is_not_shown(missing: str) -> No
     }
     services = everything()
     for service in services:
-        service.state = State.RUNNING
+        service.state = ProcessState.RUNNING
     whole = as_text(services, platform(), spark_follows=False)
     assert "Kafkaesque is up.\n" in whole
     assert all(address in whole for address in addresses.values())
     [failed] = [service for service in services if service.name == missing]
-    failed.state = State.EXITED
+    failed.state = ProcessState.EXITED
     text = as_text(services, platform(), spark_follows=False)
     assert f"up, except {missing}, which will be restarted" in text
     assert str(failed.log) in text

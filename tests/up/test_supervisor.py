@@ -16,7 +16,7 @@ from tests.waiting import until
 
 from kafkaesque.up.control_client import control_file
 from kafkaesque.up.control_server import ControlServer
-from kafkaesque.up.supervisor import NotRunning, Service, StartFailed, State, Supervisor
+from kafkaesque.up.supervisor import NotRunning, ProcessState, Service, StartFailed, Supervisor
 
 STEADY = (
     "import os, sys; print('ready http=h:1', f'pid={os.getpid()}', flush=True); sys.stdin.read()"
@@ -66,7 +66,7 @@ def test_killed_process_is_started_again(tmp_path: Path) -> None:
         await supervisor.start(service)
         first = service.pid
         supervisor.kill("one")
-        await until(lambda: service.restarts == 1 and service.state is State.RUNNING)
+        await until(lambda: service.restarts == 1 and service.state is ProcessState.RUNNING)
         assert service.pid != first
 
     run(story)
@@ -78,10 +78,10 @@ def test_paused_process_stands_still_until_it_is_resumed(tmp_path: Path) -> None
         await supervisor.start(service)
         supervisor.pause("one")
         await until(lambda: _kernel_state(service.pid) == "T")
-        assert service.state is State.PAUSED
+        assert service.state is ProcessState.PAUSED
         supervisor.resume("one")
         await until(lambda: _kernel_state(service.pid) != "T")
-        assert service.state is State.RUNNING
+        assert service.state is ProcessState.RUNNING
 
     run(story)
 
@@ -92,7 +92,7 @@ def test_paused_process_can_be_stopped(tmp_path: Path) -> None:
         await supervisor.start(service)
         supervisor.pause("one")
         await supervisor.stop()
-        assert service.state is State.STOPPED
+        assert service.state is ProcessState.STOPPED
 
     run(story)
 
@@ -103,7 +103,7 @@ def test_what_does_not_start_says_why_and_is_tried_again(tmp_path: Path) -> None
             await supervisor.start(child(tmp_path, "failing", FAILING))
         service = child(tmp_path, "late", FAILING_ONCE, str(tmp_path / "mark"))
         assert isinstance(await supervisor.try_start(service), StartFailed)
-        await until(lambda: service.state is State.RUNNING)
+        await until(lambda: service.state is ProcessState.RUNNING)
 
     run(story)
 

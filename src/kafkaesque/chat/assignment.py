@@ -21,7 +21,7 @@ from kafkaesque.chat.partition import HomePartition
 from kafkaesque.chat.rules.facts import decode_entry
 from kafkaesque.chat.rules.fold import fold_all
 from kafkaesque.chat.rules.snapshot import SnapshotUnreadable, decode_snapshot
-from kafkaesque.chat.rules.state import PartitionState
+from kafkaesque.chat.rules.state import ChatPartitionState
 from kafkaesque.client.ports import (
     CommitPoint,
     Log,
@@ -237,6 +237,6 @@ async def _read_snapshots(
             state, journal_next = decode_snapshot(found[partition].items())
         except SnapshotUnreadable as error:
             logger.warning("partition %d: reading the whole journal: %s", partition, error)
-            state, journal_next = PartitionState(), Offset(0)
+            state, journal_next = ChatPartitionState(), Offset(0)
         restored[partition] = HomePartition(partition, state, journal_next)
     return restored

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from kafkaesque.chat.assignment import AssignedPartitions, journal_metadata
 from kafkaesque.chat.config import BackendConfig
 from kafkaesque.chat.global_tables import GlobalTables
-from kafkaesque.chat.partition import Counts, HomePartition, RecordProcessor
+from kafkaesque.chat.partition import BackendCounts, HomePartition, RecordProcessor
 from kafkaesque.chat.rules.decide_command import DecisionContext
 from kafkaesque.chat.rules.snapshot import encode_snapshot
 from kafkaesque.chat.rules.versions import HOME_VERSION
@@ -50,7 +50,7 @@ class PartitionCountMismatch(Exception):
 
 
 @dataclass(slots=True)
-class BackendStatus:
+class BackendState:
     """What the status page and the metrics show of a back end."""
 
     passes: int = 0
@@ -83,8 +83,8 @@ class Backend:
         self._transactional_id = f"chat-backend-{name}"
         self._stopping = asyncio.Event()
         self._passing: asyncio.Task[None] | None = None
-        self.counts = Counts()
-        self.state = BackendStatus()
+        self.counts = BackendCounts()
+        self.state = BackendState()
         self._gateways = GatewayLiveness(config.zookeeper_connect, "chat")
         self.tables = GlobalTables(log, self._gateways)
 
@@ -175,7 +175,7 @@ class _BatchLoop:
     assigned: AssignedPartitions
     processor: RecordProcessor
     tables: GlobalTables
-    status: BackendStatus
+    status: BackendState
 
     async def run(self, stopping: asyncio.Event) -> None:
         wait_s = self.config.poll_wait_ms / 1000

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 import msgspec
 
 from kafkaesque.chat.rules.answer_query import Directory, answer_query
-from kafkaesque.chat.rules.commands import BadCommand, parse_command
+from kafkaesque.chat.rules.commands import MalformedCommand, parse_command
 from kafkaesque.chat.rules.decide_command import DecisionContext, decide_command, reject
 from kafkaesque.chat.rules.decide_handover import decide_handover
 from kafkaesque.chat.rules.facts import encode_entry
 from kafkaesque.chat.rules.fold import fold_all
 from kafkaesque.chat.rules.handovers import HandoverUnreadable, decode_handover, encode_handover
-from kafkaesque.chat.rules.outputs import InboxEvent, Outputs, Reply, RoomEvent
-from kafkaesque.chat.rules.state import PartitionState
+from kafkaesque.chat.rules.outputs import InboxEvent, Outputs, QueryReply, RoomEvent
+from kafkaesque.chat.rules.state import ChatPartitionState
 from kafkaesque.client.ports import Received, Record
 from kafkaesque.events.chat import (
     CHAT_DIRECTORY,
@@ -43,7 +43,7 @@ _directory_encoder = msgspec.json.Encoder()
 
 
 @dataclass(slots=True)
-class Counts:
+class BackendCounts:
     """What a back end has processed since it started."""
 
     commands: int = 0
@@ -73,7 +73,7 @@ class HomePartition:
     """The state of one partition, and how much of its journal the state covers."""
 
     index: PartitionIndex
-    state: PartitionState
+    state: ChatPartitionState
     journal_next: Offset
     """The journal offset after the last fact in `state`."""
     facts_since_snapshot: int = 0
@@ -91,7 +91,7 @@ class ProcessedRecord:
 class RecordProcessor:
     """Applies the chat rules to input records: commands, queries and hand-overs."""
 
-    def __init__(self, directory: Directory, reply_partitions: int, counts: Counts) -> None:
+    def __init__(self, directory: Directory, reply_partitions: int, counts: BackendCounts) -> None:
         self._directory = directory
         self._reply_partitions = reply_partitions
         self._counts = counts
@@ -118,7 +118,9 @@ class RecordProcessor:
         journal = _journal_record(outputs, record.key or b"", partition.index)
         return ProcessedRecord(journal, others)
 
-    def _decide(self, state: PartitionState, record: Received, context: DecisionContext) -> Outputs:
+    def _decide(
+        self, state: ChatPartitionState, record: Received, context: DecisionContext
+    ) -> Outputs:
         counts = self._counts
         if record.topic == CHAT_HANDOVER.name:
             counts.handovers += 1
@@ -133,7 +135,7 @@ class RecordProcessor:
             command = parse_command(
                 record.key, record.value, dict(record.headers), record.timestamp_ms
             )
-        except BadCommand as bad:
+        except MalformedCommand as bad:
             counts.poison += 1
             return reject(bad)
         counts.ops[type(command.request).__name__] += 1
@@ -150,10 +152,12 @@ class RecordProcessor:
 def _reject_failed(record: Received, error: Exception) -> Outputs:
     try:
         command = parse_command(record.key, record.value, dict(record.headers), 0)
-    except BadCommand as bad:
+    except MalformedCommand as bad:
         return reject(bad)
     text = f"the command could not be carried out ({type(error).__name__})"
-    return reject(BadCommand("internal-error", text, command.user, command.id, command.reply_to))
+    return reject(
+        MalformedCommand("internal-error", text, command.user, command.id, command.reply_to)
+    )
 
 
 def _journal_record(outputs: Outputs, key: bytes, partition: PartitionIndex) -> Record | None:
@@ -193,7 +197,7 @@ def _event_record(topic: str, key: str, event: InboxEvent | RoomEvent, now_ms: i
     return Record(topic, key.encode(), encode_value(value))
 
 
-def _reply_record(reply: Reply) -> Record:
+def _reply_record(reply: QueryReply) -> Record:
     to = reply.to
     if reply.code is None:
         value = ReplyValue(True, raw(reply.body))

@@ -23,7 +23,7 @@ _COUNTERS = (
 
 
 class BackendStatus:
-    """Metrics and status of one back end. See `service.status_page.Status`."""
+    """Metrics and status of one back end. See `service.status_page.StatusSource`."""
 
     def __init__(self, backend: Backend | Translator) -> None:
         self._backend = backend

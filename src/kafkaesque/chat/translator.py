@@ -12,10 +12,10 @@ import contextlib
 import logging
 import time
 
-from kafkaesque.chat.backend import RETRY_SECONDS, RETRY_SECONDS_MAX, BackendStatus
+from kafkaesque.chat.backend import RETRY_SECONDS, RETRY_SECONDS_MAX, BackendState
 from kafkaesque.chat.config import BackendConfig
 from kafkaesque.chat.global_tables import GlobalTables
-from kafkaesque.chat.partition import Counts
+from kafkaesque.chat.partition import BackendCounts
 from kafkaesque.chat.rules.versions import HOME_VERSION, to_home_version
 from kafkaesque.client.gateway_liveness import GatewayLiveness
 from kafkaesque.client.ports import (
@@ -43,8 +43,8 @@ class Translator:
         self._version = version
         self.name = name
         self._stopping = asyncio.Event()
-        self.counts = Counts()
-        self.state = BackendStatus()
+        self.counts = BackendCounts()
+        self.state = BackendState()
         self.tables = GlobalTables(log, GatewayLiveness("", "chat"))
 
     @property

@@ -23,7 +23,7 @@ import click
 
 from kafkaesque.chat.client.commands import CommandRunner
 from kafkaesque.chat.client.rules.terminal_input import Keyboard
-from kafkaesque.chat.client.screen import Frame, draw, printable
+from kafkaesque.chat.client.screen import ScreenFrame, draw, printable
 from kafkaesque.chat.client.session import ChatSession, now_ms
 from kafkaesque.cli.failures import CannotConnect, CommandFailure
 from kafkaesque.cli.lines_in import lines_of
@@ -161,7 +161,9 @@ class TerminalClient:
         """Write only the lines that changed, which avoids flicker."""
         size = shutil.get_terminal_size()
         connection = "online" if self._states[-1] == "connected" else self._states[-1]
-        frame = Frame(size.columns, size.lines, self._typed, connection, now_ms(), self._scroll)
+        frame = ScreenFrame(
+            size.columns, size.lines, self._typed, connection, now_ms(), self._scroll
+        )
         lines = draw(self._session.view, frame)
         before = self._shown if len(self._shown) == len(lines) else [""] * len(lines)
         out = [

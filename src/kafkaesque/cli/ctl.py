@@ -9,7 +9,7 @@ import click
 from kafkaesque.cli.failures import CannotConnect, CommandFailure
 from kafkaesque.cli.options import examples, json_option, running_data_option
 from kafkaesque.cli.render import Screen
-from kafkaesque.up.control_client import Refused, act
+from kafkaesque.up.control_client import ActionRefused, act
 
 _MEANINGS = {
     "kill": ("Kill a process (SIGKILL); `up` restarts it.", "broker-1"),
@@ -47,7 +47,7 @@ def _command(action: str, text: str, example: str) -> click.Command:
 def _act(data: Path, name: str, action: str) -> None:
     try:
         act(data, name, action)
-    except Refused as error:
+    except ActionRefused as error:
         raise CommandFailure(str(error), "`kafkaesque status` lists the processes") from None
     except (OSError, ValueError, KeyError):
         raise CannotConnect(

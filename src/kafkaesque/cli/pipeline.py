@@ -22,12 +22,12 @@ from kafkaesque.cli.options import client_options, examples, json_option, read_p
 from kafkaesque.cli.render import Column, Screen
 from kafkaesque.cli.service_process import host_port
 from kafkaesque.pipeline.errors import CannotListen, PipelineError
-from kafkaesque.pipeline.paths import DataDirectory
+from kafkaesque.pipeline.paths import PipelineDirectory
 
 if TYPE_CHECKING:
     from kafkaesque.pipeline.operate.backfill import LogRange, SideTables
-    from kafkaesque.pipeline.operate.context import RunContext
-    from kafkaesque.pipeline.operate.reports import Report
+    from kafkaesque.pipeline.operate.context import PipelineContext
+    from kafkaesque.pipeline.operate.reports import ReportResult
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -102,14 +102,14 @@ def make_context(
     engine: Any,
     driver_memory: str,
     assignments: tuple[str, ...],
-) -> RunContext:
+) -> PipelineContext:
     """Check the settings and the connection, then start Spark."""
-    from kafkaesque.pipeline.operate.context import RunContext, read_settings
+    from kafkaesque.pipeline.operate.context import PipelineContext, read_settings
     from kafkaesque.pipeline.session import SessionSettings, start_session
 
     settings = read_settings(dict(read_pair(text) for text in assignments))
     connection.reach()
-    directory = DataDirectory(data.resolve())
+    directory = PipelineDirectory(data.resolve())
     session = SessionSettings(
         directory.scratch,
         master=master,
@@ -118,7 +118,7 @@ def make_context(
     )
     spark = start_session(session)
     kafka = {**connection.properties, "bootstrap.servers": connection.bootstrap}
-    return RunContext(spark, directory, kafka, engine, settings)
+    return PipelineContext(spark, directory, kafka, engine, settings)
 
 
 @click.group()
@@ -232,7 +232,7 @@ def run(
     require_spark()
     from kafkaesque.pipeline.operate.reports import REPORTS
     from kafkaesque.pipeline.operate.streaming import Trigger
-    from kafkaesque.pipeline.process import RunOptions, run_queries
+    from kafkaesque.pipeline.process import PipelineOptions, run_queries
 
     trigger = Trigger(**{name: options.pop(name) for name in TRIGGER_OPTIONS})
     http_listen, end_with_stdin = options.pop("http_listen"), options.pop("end_with_stdin")
@@ -242,7 +242,7 @@ def run(
             raise usage("Reports and queries cannot run together: use one command for each.")
         if reports:
             return _run_reports(reports, make_context(connection, **options), screen)
-        run_options = RunOptions(names, trigger, host_port(http_listen), end_with_stdin)
+        run_options = PipelineOptions(names, trigger, host_port(http_listen), end_with_stdin)
         results = run_queries(run_options, lambda: make_context(connection, **options), screen.note)
     rows = [{"query": result.query, "failure": result.failure} for result in results]
     screen.document({"queries": rows}, lambda: None)
@@ -252,7 +252,7 @@ def run(
     return int(ExitCode.FAILED if failed else ExitCode.OK)
 
 
-def _run_reports(names: list[str], context: RunContext, screen: Screen) -> int:
+def _run_reports(names: list[str], context: PipelineContext, screen: Screen) -> int:
     """Run one report after another; the exit code is 1 if the quality report found a problem."""
     from kafkaesque.pipeline.operate.reports import run_report
     from kafkaesque.pipeline.topics import declared, ensure_topics
@@ -266,7 +266,7 @@ def _run_reports(names: list[str], context: RunContext, screen: Screen) -> int:
     return int(ExitCode.FAILED if has_quality_alerts else ExitCode.OK)
 
 
-def _show_report(report: Report, screen: Screen) -> None:
+def _show_report(report: ReportResult, screen: Screen) -> None:
     content = {"report": report.name, "rows": report.rows, "alerts": report.alerts}
     document = json.loads(json.dumps(content, default=str))
     columns = [Column(key, key) for key in (report.rows[0] if report.rows else {})]
@@ -394,7 +394,7 @@ def _progress_printer(name: str, screen: Screen) -> Callable[[str, int, int], No
     return show
 
 
-def _finish(side: SideTables, context: RunContext, swap: bool, screen: Screen) -> None:
+def _finish(side: SideTables, context: PipelineContext, swap: bool, screen: Screen) -> None:
     from kafkaesque.pipeline.operate import backfill as work
 
     rows = side.rows()
@@ -430,7 +430,7 @@ def status(data: Path, lag: bool, connection: ClusterConnection, screen: Screen)
     from kafkaesque.pipeline.source.options import read_cluster
 
     with explained_errors():
-        rows = statuses(DataDirectory(data))
+        rows = statuses(PipelineDirectory(data))
         if lag:
             connection.reach()
             properties = {**connection.properties, "bootstrap.servers": connection.bootstrap}
@@ -468,7 +468,7 @@ def stop(names: tuple[str, ...], data: Path, timeout_s: float, screen: Screen) -
 
     for name in names:
         with explained_errors():
-            request_stop(DataDirectory(data), name, timeout_s)
+            request_stop(PipelineDirectory(data), name, timeout_s)
         screen.line(f"{name}: stopped")
     screen.document({"stopped": names}, lambda: None)
 

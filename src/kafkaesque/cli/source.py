@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from kafkaesque.admin.connection import ClusterConnection
     from kafkaesque.cli.render import Screen
     from kafkaesque.sources.config import SourceConfig
-    from kafkaesque.sources.local.connections import Faults
-    from kafkaesque.sources.networks import Network
+    from kafkaesque.sources.local.connections import ServerFaults
+    from kafkaesque.sources.networks import SocialNetwork
 
 NETWORK_NAMES = ("bluesky", "mastodon", "x")
 DATA_DEFAULT = Path("kafkaesque-data")
@@ -198,17 +198,17 @@ def serve(screen: Screen, **options: Any) -> None:
         click.echo(json.dumps(summary))
 
 
-def read_faults(assignments: tuple[str, ...]) -> Faults:
-    from kafkaesque.sources.local.connections import Faults
+def read_faults(assignments: tuple[str, ...]) -> ServerFaults:
+    from kafkaesque.sources.local.connections import ServerFaults
 
-    known = {item.name for item in fields(Faults)}
+    known = {item.name for item in fields(ServerFaults)}
     values = {}
     for text in assignments:
         name, value = read_pair(text, "NAME=N")
         if name not in known or not value.isdecimal():
             raise usage(f"'{text}' is not a fault; the faults are {', '.join(sorted(known))}.")
         values[name] = int(value)
-    return Faults(**values)
+    return ServerFaults(**values)
 
 
 def _checked_url(text: str) -> str:
@@ -227,7 +227,7 @@ def read_config(assignments: tuple[str, ...], defaults: dict[str, str]) -> Sourc
     )
 
 
-def _tags(network: Network, given: tuple[str, ...], local: bool) -> tuple[str, ...]:
+def _tags(network: SocialNetwork, given: tuple[str, ...], local: bool) -> tuple[str, ...]:
     from kafkaesque.sources.rules.generator import TAGS
     from kafkaesque.sources.rules.hashtags import distinct, normalise
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkaesque.admin.connection import ClusterConnection
     from kafkaesque.cli.render import Screen
     from kafkaesque.console.cluster.sampler import Sampler
-    from kafkaesque.console.rules.view import ClusterView
+    from kafkaesque.console.rules.view import ConsoleClusterView
 
 ROWS_DEFAULT = 15
 _COLORS = {"good": "green", "info": "cyan", "warn": "yellow", "bad": "red", "unknown": "dim"}
@@ -98,7 +98,7 @@ async def _watch(
         links.close()
 
 
-def _document(view: ClusterView) -> dict[str, Any]:
+def _document(view: ConsoleClusterView) -> dict[str, Any]:
     from kafkaesque.console.rules.health import health_of
 
     health = health_of(view)

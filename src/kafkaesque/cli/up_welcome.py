@@ -12,7 +12,7 @@ from pathlib import Path
 from kafkaesque.testing.reserved_ports import HOST
 from kafkaesque.up.plan import Platform
 from kafkaesque.up.ports import CHAT_WEB_PORT, CONSOLE_PORT, GATEWAY_PORTS
-from kafkaesque.up.supervisor import Service, State
+from kafkaesque.up.supervisor import ProcessState, Service
 
 
 def address(service: Service) -> str:
@@ -40,7 +40,7 @@ def as_json(services: Sequence[Service], platform: Platform) -> str:
 
 def as_text(services: Sequence[Service], platform: Platform, *, spark_follows: bool) -> str:
     """The message for people. Lists only services that run."""
-    names = {service.name for service in services if service.state is State.RUNNING}
+    names = {service.name for service in services if service.state is ProcessState.RUNNING}
     lines = ["", *_sentences(services), ""]
     if "console" in names:
         lines.append(f"  console             http://{platform.address(CONSOLE_PORT)}")
@@ -77,7 +77,7 @@ def as_text(services: Sequence[Service], platform: Platform, *, spark_follows: b
 
 
 def _sentences(services: Sequence[Service]) -> list[str]:
-    missing = [service for service in services if service.state is not State.RUNNING]
+    missing = [service for service in services if service.state is not ProcessState.RUNNING]
     if not missing:
         return ["Kafkaesque is up."]
     names = ", ".join(service.name for service in missing)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kafkaesque.client.ports import LogUnavailable
 from kafkaesque.events.gateway import GATEWAYS_NODE
-from kafkaesque.service.coordination import CoordinationError, CoordinationSession
+from kafkaesque.service.coordination import CoordinationSession, CoordinationSessionError
 
 SESSION_SECONDS = 6.0
 
@@ -34,7 +34,7 @@ class GatewayLiveness:
             )
             await self._session.ensure_path(GATEWAYS_NODE)
             await self._session.watch_children(GATEWAYS_NODE, self._changed)
-        except CoordinationError as error:
+        except CoordinationSessionError as error:
             await self.stop()
             raise LogUnavailable(str(error)) from None
 

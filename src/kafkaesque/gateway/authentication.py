@@ -15,7 +15,7 @@ from kafkaesque.gateway.backend import BackendClient
 from kafkaesque.gateway.batching_writer import BatchingWriter
 from kafkaesque.gateway.keys import TokenVerifier
 from kafkaesque.gateway.passwords import PASSWORD_LENGTH_MAX, Passwords, TooBusy
-from kafkaesque.gateway.rules.tokens import Identity, TokenRefused, Tokens, usable_names
+from kafkaesque.gateway.rules.tokens import TokenIdentity, TokenRefused, Tokens, usable_names
 from kafkaesque.model.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class LoginFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LoggedIn:
-    identity: Identity
+    identity: TokenIdentity
     token: str | None
     """A newly issued token for the client, if any."""
 
@@ -78,7 +78,7 @@ class Authenticator:
         token, identity = self._tokens.issue(auth.name, self._clock.wall_ms())
         return LoggedIn(identity, token)
 
-    def revoke(self, identity: Identity) -> None:
+    def revoke(self, identity: TokenIdentity) -> None:
         """Revokes the identity's token here and, through the log, on all gateways."""
         if not identity.token_id:
             return

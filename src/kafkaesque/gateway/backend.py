@@ -12,7 +12,7 @@ from kafkaesque.client.ports import LogError, Record
 from kafkaesque.events.envelope import MalformedEvent
 from kafkaesque.events.gateway import Command, CommandHeaders, Reply, encode_value
 from kafkaesque.gateway.batching_writer import BatchingWriter, OnWritten
-from kafkaesque.gateway.coordination import Coordination
+from kafkaesque.gateway.coordination import GatewayCoordination
 from kafkaesque.gateway.counters import Counters
 from kafkaesque.model.clock import Clock
 
@@ -86,7 +86,7 @@ class BackendClient:
         gateway: str,
         pending: PendingReplies,
         writer: BatchingWriter,
-        coordination: Coordination,
+        coordination: GatewayCoordination,
         clock: Clock,
         counters: Counters,
     ) -> None:

@@ -22,7 +22,7 @@ from kafkaesque.edge.protocol.messages import Answer, Error, Message
 from kafkaesque.events.gateway import Reply
 from kafkaesque.gateway.rules.handshake import ConnectionHandshake, HandshakeRules
 from kafkaesque.gateway.rules.outgoing import OutgoingEvent
-from kafkaesque.gateway.rules.session import Session, Stage, check_allowed
+from kafkaesque.gateway.rules.session import EdgeSession, SessionStage, check_allowed
 
 WAITING_MESSAGES_MAX = 32
 """Messages that wait for an earlier one. At the limit, the client is not read from."""
@@ -81,7 +81,7 @@ class ClientConnection(asyncio.Protocol):
         self,
         owner: ConnectionOwner,
         handler: MessageReceiver,
-        session: Session,
+        session: EdgeSession,
         wire: Framing | None = None,
     ) -> None:
         self._owner = owner
@@ -167,7 +167,7 @@ class ClientConnection(asyncio.Protocol):
             self._step.cancel()
         self._waiting = None
         self._owner.closed(self, self._code)
-        self.session.stage = Stage.CLOSED
+        self.session.stage = SessionStage.CLOSED
 
     # -- messages ------------------------------------------------------------------------------------
 

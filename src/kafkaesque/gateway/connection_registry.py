@@ -15,7 +15,7 @@ from kafkaesque.gateway.counters import Counters
 from kafkaesque.gateway.handover_state import ConnectionState, session_from, wire_from
 from kafkaesque.gateway.message_handler import MessageHandler
 from kafkaesque.gateway.rules.handshake import HandshakeRules
-from kafkaesque.gateway.rules.session import Deadline, Session
+from kafkaesque.gateway.rules.session import Deadline, EdgeSession
 from kafkaesque.model.clock import Clock
 
 SILENCE_HEARTBEATS = 2.5
@@ -56,7 +56,7 @@ class ConnectionRegistry:
     def new_connection(self) -> ClientConnection:
         """The protocol factory of the listener."""
         now_s = self.now_s()
-        session = Session(secrets.token_hex(8), "", now_s, now_s)
+        session = EdgeSession(secrets.token_hex(8), "", now_s, now_s)
         return ClientConnection(self, self._handler, session)
 
     # -- client_connection.ConnectionOwner -----------------------------------------------------------
@@ -138,7 +138,7 @@ class ConnectionRegistry:
     def close_all(self, code: CloseCode, text: str) -> None:
         self._close_if(lambda _session: True, code, text)
 
-    def _close_if(self, matches: Callable[[Session], bool], code: CloseCode, text: str) -> None:
+    def _close_if(self, matches: Callable[[EdgeSession], bool], code: CloseCode, text: str) -> None:
         for connection in self:
             if matches(connection.session):
                 connection.close(code, text)

@@ -23,7 +23,7 @@ from kafkaesque.events.gateway import (
 from kafkaesque.gateway.rules.routes import BadRoutes, Routes, parse_routes
 from kafkaesque.gateway.rules.targets import free_slot, targets_of
 from kafkaesque.model.ids import PartitionIndex
-from kafkaesque.service.coordination import CoordinationError, CoordinationSession
+from kafkaesque.service.coordination import CoordinationSession, CoordinationSessionError
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class CoordinationFailed(LogError):
     """ZooKeeper does not answer or returns an error."""
 
 
-class Coordination:
+class GatewayCoordination:
     """The other gateways and the routes. On the event loop, `changed` is called when gateways joined or
     left, `rerouted` when the routes changed."""
 
@@ -86,7 +86,7 @@ class Coordination:
             self._node = GatewayNode(self._node.tcp, slot)
             await session.watch_children(GATEWAYS_NODE, self._children_changed)
             await session.watch_data(ROUTES_NODE, self._routes_changed)
-        except CoordinationError as error:
+        except CoordinationSessionError as error:
             raise CoordinationFailed(str(error)) from error
 
     async def announce(self, address: str, *, draining: bool = False) -> None:
@@ -96,7 +96,7 @@ class Coordination:
             return
         try:
             await self._session.register(f"{GATEWAYS_NODE}/{self.name}", encode_value(self._node))
-        except CoordinationError as error:
+        except CoordinationSessionError as error:
             raise CoordinationFailed(str(error)) from error
 
     async def stop(self) -> None:
@@ -125,7 +125,7 @@ class Coordination:
     async def _guard(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
             await step()
-        except (LogError, CoordinationError) as error:
+        except (LogError, CoordinationSessionError) as error:
             # The watch fires again when the connection is back.
             logger.warning("coordination: %s", error)
 

@@ -32,7 +32,7 @@ from kafkaesque.gateway.client_connection import ClientConnection
 from kafkaesque.gateway.config import GatewayConfig
 from kafkaesque.gateway.connection_registry import ConnectionRegistry
 from kafkaesque.gateway.control_reader import ControlReader
-from kafkaesque.gateway.coordination import Coordination
+from kafkaesque.gateway.coordination import GatewayCoordination
 from kafkaesque.gateway.counters import Counters, render
 from kafkaesque.gateway.handover_state import ConnectionState, describe
 from kafkaesque.gateway.keys import TokenVerifier, load_key, load_secret
@@ -40,7 +40,7 @@ from kafkaesque.gateway.message_handler import MessageHandler
 from kafkaesque.gateway.passwords import Passwords
 from kafkaesque.gateway.presence import PresenceWriter
 from kafkaesque.gateway.rules.draining import waves
-from kafkaesque.gateway.rules.session import Stage
+from kafkaesque.gateway.rules.session import SessionStage
 from kafkaesque.gateway.rules.tokens import Tokens, TrustedIssuer
 from kafkaesque.gateway.rules.users import Users
 from kafkaesque.gateway.subscriptions import Subscriptions
@@ -81,7 +81,7 @@ class Gateway:
         self.tokens = _tokens(config, data)
         self._verifier = TokenVerifier(self.tokens, config.jwt_jwks, clock)
         self._passwords = Passwords(cheap=cheap_passwords)
-        self.coordination = Coordination(
+        self.coordination = GatewayCoordination(
             name, config.zookeeper_connect, self._gateways_changed, self._ensure_routes
         )
         self._writer = BatchingWriter(log)
@@ -253,7 +253,7 @@ class Gateway:
         self.connections.close_all(CloseCode.GOING_AWAY, "this gateway stops")
 
     def _send_away(self, client: ClientConnection, after_ms: int) -> None:
-        if client.session.user is None or client.session.stage is Stage.CLOSED:
+        if client.session.user is None or client.session.stage is SessionStage.CLOSED:
             client.close(CloseCode.GOING_AWAY, "this gateway stops")
             return
         partition = self._subscriptions.inbox_partition(client.session.user.name)
@@ -301,7 +301,7 @@ class Gateway:
     def _gateways_changed(self) -> None:
         self._presence.gateways_changed(self.coordination.gateways)
 
-    # -- service.status_page.Status ------------------------------------------------------------------
+    # -- service.status_page.StatusSource ------------------------------------------------------------------
 
     def not_ready(self) -> str | None:
         if self.broken.is_set():

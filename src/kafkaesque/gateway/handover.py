@@ -102,7 +102,7 @@ class HandoverServer:
             successor.setblocking(True)
             successor.settimeout(IO_SECONDS_MAX)
             try:
-                await self._hand_over(_Peer(successor))
+                await self._hand_over(_HandoverPeer(successor))
                 self.handed_over.set()
             except (HandoverFailed, OSError, msgspec.DecodeError) as error:
                 logger.error("handover failed, this process continues: %r", error)
@@ -110,7 +110,7 @@ class HandoverServer:
             finally:
                 successor.close()
 
-    async def _hand_over(self, peer: _Peer) -> None:
+    async def _hand_over(self, peer: _HandoverPeer) -> None:
         greeting = msgspec.json.decode((await peer.receive())[0], type=Greeting)
         if greeting.format != FORMAT:
             raise HandoverFailed(f"the successor uses format {greeting.format}, not {FORMAT}")
@@ -145,7 +145,7 @@ class HandoverServer:
         return found
 
     async def _move(
-        self, peer: _Peer, together: Sequence[tuple[ClientConnection, ConnectionState]]
+        self, peer: _HandoverPeer, together: Sequence[tuple[ClientConnection, ConnectionState]]
     ) -> int:
         batch = [pair for pair in together if not pair[0].closed]
         descriptors = [
@@ -168,7 +168,7 @@ class HandoverServer:
 
 async def take_over(gateway: Gateway, data: Path) -> tuple[str, int]:
     """The new process's side, for a prepared gateway. Returns its address and the number of clients."""
-    peer = _Peer(await asyncio.to_thread(_connect, data / SOCKET_NAME))
+    peer = _HandoverPeer(await asyncio.to_thread(_connect, data / SOCKET_NAME))
     count = 0
     address = ""
     try:
@@ -220,7 +220,7 @@ def _batches(
     return batches
 
 
-class _Peer:
+class _HandoverPeer:
     """Messages with file descriptors. The calls block, so each runs in a thread."""
 
     def __init__(self, connected: socket.socket) -> None:

@@ -11,8 +11,8 @@ from kafkaesque.edge.protocol.websocket import WebSocketFraming
 from kafkaesque.gateway.client_connection import ClientConnection
 from kafkaesque.gateway.rules.fan_out import FanOut, StartFrom, Subscriber
 from kafkaesque.gateway.rules.outgoing import OutgoingEvent
-from kafkaesque.gateway.rules.session import Session, Stage
-from kafkaesque.gateway.rules.tokens import Identity
+from kafkaesque.gateway.rules.session import EdgeSession, SessionStage
+from kafkaesque.gateway.rules.tokens import TokenIdentity
 from kafkaesque.model.ids import TimestampMs
 
 FORMAT = 1
@@ -94,14 +94,14 @@ def _describe_subscriber(
     return SubscriberState(room, position, subscriber.announced, subscriber.replayed)
 
 
-def session_from(state: ConnectionState, now_s: float) -> Session:
+def session_from(state: ConnectionState, now_s: float) -> EdgeSession:
     """The session without its user and subscribers, which are objects of the new process."""
-    session = Session(state.id, state.address, now_s, now_s)
-    session.stage = Stage(state.stage)
+    session = EdgeSession(state.id, state.address, now_s, now_s)
+    session.stage = SessionStage(state.stage)
     session.app_version, session.client = state.app_version, state.client
     session.credit, session.attempts = state.credit, state.attempts
     if state.user is not None:
-        session.identity = Identity(
+        session.identity = TokenIdentity(
             state.user, state.token_id, TimestampMs(state.expires_ms), state.own_token
         )
     return session

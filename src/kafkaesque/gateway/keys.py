@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 
 from kafkaesque.gateway.rules.tokens import (
-    Identity,
     KeySet,
     KeyUnknown,
+    TokenIdentity,
     TokenRefused,
     Tokens,
     new_secret,
@@ -75,7 +75,7 @@ class TokenVerifier:
         if self._where:
             await self._refresh()
 
-    async def verify(self, token: str) -> Identity:
+    async def verify(self, token: str) -> TokenIdentity:
         """Returns the identity of a valid token. Raises TokenRefused otherwise."""
         now_ms = self._clock.wall_ms()
         try:

@@ -37,13 +37,13 @@ from kafkaesque.gateway.authentication import Authenticator, LoggedIn, LoginFail
 from kafkaesque.gateway.backend import BackendClient
 from kafkaesque.gateway.client_connection import ClientConnection
 from kafkaesque.gateway.config import GatewayConfig
-from kafkaesque.gateway.coordination import Coordination
+from kafkaesque.gateway.coordination import GatewayCoordination
 from kafkaesque.gateway.counters import Counters
 from kafkaesque.gateway.handover_state import ConnectionState
 from kafkaesque.gateway.presence import PresenceWriter
 from kafkaesque.gateway.rules.fan_out import StartFrom
-from kafkaesque.gateway.rules.session import Stage
-from kafkaesque.gateway.rules.tokens import Identity, usable_names
+from kafkaesque.gateway.rules.session import SessionStage
+from kafkaesque.gateway.rules.tokens import TokenIdentity, usable_names
 from kafkaesque.gateway.rules.users import Users
 from kafkaesque.gateway.subscriptions import Subscriptions
 from kafkaesque.model.clock import Clock
@@ -65,7 +65,7 @@ class MessageHandler:
         *,
         users: Users,
         presence: PresenceWriter,
-        coordination: Coordination,
+        coordination: GatewayCoordination,
         authenticator: Authenticator,
         backend: BackendClient,
         subscriptions: Subscriptions,
@@ -106,7 +106,7 @@ class MessageHandler:
             raise Violation(CloseCode.BAD_FRAME, f"a credit of {hello.credit}")
         session.app_version, session.client = hello.app_version[:64], hello.client[:64]
         session.credit = hello.credit
-        session.stage = Stage.GREETED
+        session.stage = SessionStage.GREETED
 
     async def _auth(self, connection: ClientConnection, auth: Auth) -> None:
         session = connection.session
@@ -131,13 +131,13 @@ class MessageHandler:
         session.identity = login.identity
         self._welcome(connection, login)
 
-    def _log_in(self, connection: ClientConnection, identity: Identity) -> None:
+    def _log_in(self, connection: ClientConnection, identity: TokenIdentity) -> None:
         clock, session = self._clock, connection.session
         user = self._users.connect(identity.user, clock.monotonic(), clock.wall_ms())
         if user is None:
             raise Violation(CloseCode.TOO_MANY, "this user has too many connections")
         session.user = user
-        session.stage = Stage.READY
+        session.stage = SessionStage.READY
         if connection.wire is not None:
             connection.wire.allow(self._config.frame_max_bytes)
         self._counters.welcomed += 1

@@ -10,7 +10,7 @@ from kafkaesque.gateway.client_connection import ClientConnection
 from kafkaesque.gateway.counters import Counters
 from kafkaesque.gateway.handover_state import SubscriberState, start_of
 from kafkaesque.gateway.rules.fan_out import StartFrom, Subscriber
-from kafkaesque.gateway.rules.session import Stage
+from kafkaesque.gateway.rules.session import SessionStage
 from kafkaesque.gateway.topic_reader import EventSubscriber, TopicReader
 from kafkaesque.model.ids import PartitionIndex
 
@@ -34,7 +34,7 @@ class Subscriptions:
     async def resume(self, connection: ClientConnection, start_at: Position | StartFrom) -> None:
         if connection.session.inbox is not None:
             self._inbox.leave(connection.session.inbox)
-        connection.session.stage = Stage.RESUMING
+        connection.session.stage = SessionStage.RESUMING
         await self._join(connection, self._inbox, self._inbox_subscriber(connection, start_at))
 
     def _inbox_subscriber(
@@ -45,7 +45,7 @@ class Subscriptions:
         partition = self.inbox_partition(user.name)
 
         def on_live(replayed: int) -> None:
-            session.stage = Stage.LIVE
+            session.stage = SessionStage.LIVE
             self._counters.resumes += 1
             self._counters.events_replayed += replayed
             connection.send(Resumed(replayed, str(inbox.fan_out.position_of(subscriber))))
@@ -53,7 +53,7 @@ class Subscriptions:
         def on_refused(reason: str) -> None:
             inbox.leave(subscriber)
             session.inbox = None
-            session.stage = Stage.READY
+            session.stage = SessionStage.READY
             self._counters.resumes_refused += 1
             live = str(inbox.fan_out.end_of(partition))
             connection.send(InvalidSession(reason, snapshot=True, live=live))
@@ -67,7 +67,7 @@ class Subscriptions:
     def inbox_position(self, connection: ClientConnection) -> str | None:
         """The position up to which a LIVE client has received its inbox."""
         session = connection.session
-        if session.inbox is None or session.stage is not Stage.LIVE:
+        if session.inbox is None or session.stage is not SessionStage.LIVE:
             return None
         return str(self._inbox.fan_out.position_of(session.inbox))
 

@@ -16,7 +16,7 @@ def cache_directory(environment: Mapping[str, str]) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class DataDirectory:
+class PipelineDirectory:
     """The layout of one pipeline's data directory."""
 
     root: Path

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from kafkaesque.pipeline.errors import CannotListen
-from kafkaesque.pipeline.operate.context import RunContext
+from kafkaesque.pipeline.operate.context import PipelineContext
 from kafkaesque.pipeline.operate.progress import Metrics
 from kafkaesque.pipeline.operate.queries import expand, find_query
 from kafkaesque.pipeline.operate.status_page import QueryPages
-from kafkaesque.pipeline.operate.streaming import QueryResult, Supervisor, Trigger
+from kafkaesque.pipeline.operate.streaming import QueryResult, QuerySupervisor, Trigger
 from kafkaesque.pipeline.topics import declared, ensure_topics
 from kafkaesque.service.child_process import print_ready
 from kafkaesque.service.process import facts_file, stop_callback
@@ -24,7 +24,7 @@ FACTS_FILE = "pipeline.json"
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
+class PipelineOptions:
     """`names` are queries and sets of queries. `http_listen` is the address of the status pages."""
 
     names: tuple[str, ...]
@@ -34,8 +34,8 @@ class RunOptions:
 
 
 def run_queries(
-    options: RunOptions,
-    make_context: Callable[[], RunContext],
+    options: PipelineOptions,
+    make_context: Callable[[], PipelineContext],
     notify: Callable[[str], None],
 ) -> list[QueryResult]:
     """Run until all queries have ended or a signal comes; `notify` gets progress notes for a person.
@@ -52,7 +52,7 @@ def run_queries(
         for name in ensure_topics(context.kafka, declared(needed)):
             notify(f"created topic {name}")
         metrics = Metrics()
-        supervisor = Supervisor(context, options.trigger, metrics, stopping)
+        supervisor = QuerySupervisor(context, options.trigger, metrics, stopping)
         names = [query.name for query in queries]
         pages = QueryPages(context.data, names, metrics).pages()
         with _serving(pages, host, port) as http:

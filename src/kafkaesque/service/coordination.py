@@ -23,7 +23,7 @@ CONNECT_SECONDS_MAX = 15.0
 _REPLACEMENTS_MAX = 3
 
 
-class CoordinationError(Exception):
+class CoordinationSessionError(Exception):
     """No server answered, or it answered with an error (the cause, an exception of kazoo)."""
 
 
@@ -58,7 +58,7 @@ class CoordinationSession:
         name: str,
         on_change: Callable[[], None] | None = None,
     ) -> CoordinationSession:
-        """Connect to one of `hosts` (HOST:PORT,...). Raises CoordinationError.
+        """Connect to one of `hosts` (HOST:PORT,...). Raises CoordinationSessionError.
 
         `name` appears in kazoo's log lines. `on_change` is called when the connection is lost or
         restored, and when a node that `acquire` found taken changes.
@@ -119,9 +119,9 @@ class CoordinationSession:
         try:
             return await asyncio.to_thread(function, *arguments)
         except KazooTimeoutError as error:
-            raise CoordinationError(f"no ZooKeeper at {self._hosts}") from error
+            raise CoordinationSessionError(f"no ZooKeeper at {self._hosts}") from error
         except KazooException as error:
-            raise CoordinationError(f"ZooKeeper at {self._hosts}: {error!r}") from error
+            raise CoordinationSessionError(f"ZooKeeper at {self._hosts}: {error!r}") from error
 
     # -- watches ---------------------------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class CoordinationSession:
         for path in list(self._registered):
             try:
                 await self._register(path)
-            except CoordinationError as error:
+            except CoordinationSessionError as error:
                 # The next reconnect tries again.
                 logger.warning("node not registered again: path=%s: %s", path, error)
 

@@ -114,7 +114,7 @@ def _encode(page: Page, *, with_body: bool = True) -> bytes:
     return head + page.body if with_body else head
 
 
-class Status(Protocol):
+class StatusSource(Protocol):
     """What a service shows on its pages. Read anew for every request."""
 
     def metrics(self) -> str:
@@ -131,7 +131,7 @@ class Status(Protocol):
 class StatusServer:
     """Serves /metrics, /status, /healthz and /readyz of a service."""
 
-    def __init__(self, shown: Status, *, reuse_port: bool = False) -> None:
+    def __init__(self, shown: StatusSource, *, reuse_port: bool = False) -> None:
         self._shown = shown
         pages: dict[str, MakePage] = {
             "/metrics": lambda: Page(200, TEXT, shown.metrics().encode()),

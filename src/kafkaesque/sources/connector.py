@@ -39,7 +39,7 @@ from kafkaesque.events.social import (
 )
 from kafkaesque.events.topics import SOCIAL_CURSORS, SOCIAL_POSTS, SOCIAL_TOPICS
 from kafkaesque.service.pass_backoff import PassBackoff, sleep_unless
-from kafkaesque.sources.networks import Network
+from kafkaesque.sources.networks import SocialNetwork
 from kafkaesque.sources.reconnect import STEADY_SECONDS, QueuedFrame, ReconnectingStream
 from kafkaesque.sources.rules.backoff import ReconnectBackoff
 from kafkaesque.sources.rules.cursors import Rewind, cursor_key, cursor_position
@@ -81,7 +81,7 @@ class SourceConnector:
     def __init__(
         self,
         log: Log,
-        network: Network,
+        network: SocialNetwork,
         identity: SourceIdentity,
         endpoint: Endpoint,
         *,
@@ -201,7 +201,9 @@ class SourceConnector:
 class _Streams:
     """The connected streams of a source, and the queue of their frames."""
 
-    def __init__(self, network: Network, endpoint: Endpoint, processor: FrameProcessor) -> None:
+    def __init__(
+        self, network: SocialNetwork, endpoint: Endpoint, processor: FrameProcessor
+    ) -> None:
         self._config = endpoint.config
         self._queue: asyncio.Queue[QueuedFrame] = asyncio.Queue(self._config.buffer_frames_max)
         scale = self._config.backoff_scale

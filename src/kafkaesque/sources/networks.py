@@ -15,7 +15,7 @@ from kafkaesque.sources.streams.x import XComplianceStream, XStream
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class SocialNetwork:
     """A social network that a source can read."""
 
     name: str
@@ -48,10 +48,10 @@ def _x(endpoint: Endpoint) -> Sequence[Stream]:
     return streams
 
 
-NETWORKS: Mapping[str, Network] = {
+NETWORKS: Mapping[str, SocialNetwork] = {
     network.name: network
     for network in (
-        Network(
+        SocialNetwork(
             name=jetstream.NETWORK,
             wire="Jetstream: WebSocket, JSON",
             live_url="https://jetstream2.us-east.bsky.network",
@@ -62,7 +62,7 @@ NETWORKS: Mapping[str, Network] = {
             parser=jetstream.parse,
             streams=_jetstream,
         ),
-        Network(
+        SocialNetwork(
             name=mastodon.NETWORK,
             wire="streaming API: WebSocket or server-sent events",
             live_url=None,
@@ -73,7 +73,7 @@ NETWORKS: Mapping[str, Network] = {
             parser=mastodon.parse,
             streams=_mastodon,
         ),
-        Network(
+        SocialNetwork(
             name=x.NETWORK,
             wire="filtered stream v2: lines of JSON over HTTPS",
             live_url="https://api.x.com",

@@ -19,10 +19,10 @@ from kafkaesque.service.process import facts_file, serve_until_stopped, stop_eve
 from kafkaesque.service.status_page import StatusServer
 from kafkaesque.sources.config import SourceConfig
 from kafkaesque.sources.connector import SourceConnector
-from kafkaesque.sources.local.connections import Faults
+from kafkaesque.sources.local.connections import ServerFaults
 from kafkaesque.sources.local.feed import Feed, open_timeline
 from kafkaesque.sources.local.server import LocalServer
-from kafkaesque.sources.networks import Network
+from kafkaesque.sources.networks import SocialNetwork
 from kafkaesque.sources.rules.frame_processor import SourceIdentity
 from kafkaesque.sources.status_page import SourceStatus
 from kafkaesque.sources.streams.endpoint import Endpoint, new_session
@@ -35,7 +35,7 @@ class SourceOptions:
 
     bootstrap: str
     properties: Mapping[str, str]
-    network: Network
+    network: SocialNetwork
     tags: tuple[str, ...]
     token: str | None
     config: SourceConfig
@@ -58,7 +58,7 @@ class ServerOptions:
     rate: float
     count: int | None
     token: str | None
-    faults: Faults
+    faults: ServerFaults
     data: Path | None
     end_with_stdin: bool
 

@@ -22,7 +22,7 @@ from kafkaesque.model.ids import TimestampMs
 from kafkaesque.sources.rules.backoff import ReconnectBackoff, Trouble
 from kafkaesque.sources.rules.cursors import Rewind
 from kafkaesque.sources.rules.frame_processor import StreamProgress
-from kafkaesque.sources.rules.frames import KEEPALIVE, Frame, frame
+from kafkaesque.sources.rules.frames import KEEPALIVE, StreamFrame, frame
 from kafkaesque.sources.streams.endpoint import ERROR_BODY_LENGTH_MAX, ConnectionTrouble
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Stream(Protocol):
     @property
     def name(self) -> str: ...
 
-    def frames(self, progress: StreamProgress | None, rewind_ms: int) -> AsyncIterator[Frame]:
+    def frames(self, progress: StreamProgress | None, rewind_ms: int) -> AsyncIterator[StreamFrame]:
         """Connects, resumes `rewind_ms` before `progress`, and yields frames until the connection ends.
 
         Raises ConnectionTrouble, aiohttp.ClientError or TimeoutError on failure.
@@ -50,7 +50,7 @@ class QueuedFrame:
     """A frame in the queue. One with `processed` is a marker after the last frame of a connection."""
 
     stream: str
-    frame: Frame
+    frame: StreamFrame
     read_ms: TimestampMs
     processed: asyncio.Event | None = None
     """Set by the consumer when everything before the marker has been processed."""
@@ -124,7 +124,7 @@ class ReconnectingStream:
 
 async def _generator(
     stream: Stream, progress: StreamProgress | None, rewind_ms: int
-) -> AsyncGenerator[Frame, None]:
+) -> AsyncGenerator[StreamFrame, None]:
     """Wraps the stream's iterator in an async generator, which can be closed."""
     async for item in stream.frames(progress, rewind_ms):
         yield item

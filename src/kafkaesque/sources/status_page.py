@@ -12,7 +12,7 @@ _PREFIX = "kafkaesque_source_"
 
 
 class SourceStatus:
-    """Metrics and status of one connector. See `service.status_page.Status`."""
+    """Metrics and status of one connector. See `service.status_page.StatusSource`."""
 
     def __init__(self, connector: SourceConnector, network: str) -> None:
         self._connector = connector

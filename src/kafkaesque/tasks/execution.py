@@ -26,9 +26,9 @@ from kafkaesque.client.ports import Record
 from kafkaesque.model.clock import Clock
 from kafkaesque.tasks.errors import Reject, RetryLater, TimeLimitExceeded
 from kafkaesque.tasks.rules.call import TaskCall
-from kafkaesque.tasks.rules.outcome import Dead, DeadReason, Done, Failure, Outcome, RetryAfter
+from kafkaesque.tasks.rules.outcome import CallFailure, Dead, DeadReason, Done, Outcome, RetryAfter
 from kafkaesque.tasks.rules.task import DeclaredTask
-from kafkaesque.tasks.rules.trace_context import Span
+from kafkaesque.tasks.rules.trace_context import TraceSpan
 from kafkaesque.tasks.thread_pool import ThreadPool
 
 
@@ -39,7 +39,7 @@ class Running:
     call: TaskCall
     task: DeclaredTask
     arguments: dict[str, object]
-    span: Span | None = None
+    span: TraceSpan | None = None
     outputs: list[Record] = field(default_factory=list)
     """For an effectively-once task: the records it sent, which are written only if it succeeds."""
 
@@ -119,7 +119,7 @@ class AttemptRunner:
         call, task = running.call, running.task
         expires_ms = call.message.expires_ms
         if expires_ms is not None and self._clock.wall_ms() > expires_ms:
-            failure = Failure("Expired", f"did not start before {expires_ms}")
+            failure = CallFailure("Expired", f"did not start before {expires_ms}")
             return Dead(DeadReason.EXPIRED, failure)
         try:
             return Done(await self._chain(running))
@@ -128,7 +128,7 @@ class AttemptRunner:
 
     def _failed(self, call: TaskCall, task: DeclaredTask, error: Exception) -> Outcome:
         retry = task.policy.retry
-        failure = Failure.of(error)
+        failure = CallFailure.of(error)
         if isinstance(error, Reject) or not retry.covers(error):
             return Dead(DeadReason.REJECTED, failure)
         if call.attempt >= retry.attempts:
@@ -149,10 +149,10 @@ def read_arguments(task: DeclaredTask, call: TaskCall) -> dict[str, Any] | Dead:
             upgrade = task.policy.upgrades.get(version)
             if upgrade is None:
                 text = f"{task.name} has version {version}; this worker has {declared}"
-                return Dead(DeadReason.UNKNOWN_VERSION, Failure("UnknownVersion", text))
+                return Dead(DeadReason.UNKNOWN_VERSION, CallFailure("UnknownVersion", text))
             arguments = upgrade(arguments)
             version += 1
         return task.arguments.convert(arguments)
     except Exception as error:  # noqa: BLE001 - supervisor of an upgrade, which is the application's code
         # The call becomes a dead letter with this cause.
-        return Dead(DeadReason.WRONG_ARGUMENTS, Failure.of(error))
+        return Dead(DeadReason.WRONG_ARGUMENTS, CallFailure.of(error))

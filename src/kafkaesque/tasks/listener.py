@@ -25,7 +25,7 @@ from kafkaesque.client.ports import (
 from kafkaesque.events.topics import TopicSpec
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.tasks.rules.outcome import Dead, DeadReason, Failure, dead_letter
+from kafkaesque.tasks.rules.outcome import CallFailure, Dead, DeadReason, dead_letter
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class ListenerBridge:
             # The record becomes a dead letter, and the next record is followed.
             self.refused += 1
             logger.warning("listener %s failed on %s: %s", self._listener.name, record.topic, error)
-            dead = Dead(DeadReason.UNREADABLE, Failure.of(error))
+            dead = Dead(DeadReason.UNREADABLE, CallFailure.of(error))
             return [dead_letter(record, self._listener.queue, dead, 1, self._clock.wall_ms())]
 
     async def close(self) -> None:

@@ -32,9 +32,9 @@ from kafkaesque.tasks.metrics import WorkerMetrics
 from kafkaesque.tasks.rules.in_flight import InFlightRecord, InFlightTracker
 from kafkaesque.tasks.rules.offset_tracker import OffsetTracker
 from kafkaesque.tasks.rules.outcome import (
+    CallFailure,
     Dead,
     DeadReason,
-    Failure,
     Outcome,
     RetryAfter,
     follow_up_records,
@@ -135,7 +135,9 @@ class ConsumerSession:
             self._scheduler.admit(record, now_ms)
         self._launch()
         for item in self._scheduler.evict_backoffs():
-            failure = Failure("HeldTooLong", "its backoff blocked the progress of its partition")
+            failure = CallFailure(
+                "HeldTooLong", "its backoff blocked the progress of its partition"
+            )
             self._spawn(item, Dead(DeadReason.HELD_TOO_LONG, failure))
         await self.commit()
         readmitted = await self._deferred.turn(count_max, now_ms)
@@ -191,7 +193,7 @@ class ConsumerSession:
         outputs: list[Record] = []
         if outcome is None and call is not None:
             if task is None:
-                failure = Failure("UnknownTask", f"no task {call.task_name!r} in {app.name}")
+                failure = CallFailure("UnknownTask", f"no task {call.task_name!r} in {app.name}")
                 outcome = Dead(DeadReason.UNKNOWN_TASK, failure)
             else:
                 arguments = read_arguments(task, call)

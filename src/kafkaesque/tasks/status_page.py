@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class TasksStatus:
-    """Put together from the parts of one process. See `service.status_page.Status`."""
+    """Put together from the parts of one process. See `service.status_page.StatusSource`."""
 
     metrics: Callable[[], str]
     status: Callable[[], Mapping[str, Any]]

@@ -12,12 +12,14 @@ from typing import Any
 
 from kafkaesque.tasks.errors import TimeLimitExceeded
 
-_Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]", "_Execution"]
+_Job = tuple[
+    Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]", "_ThreadExecution"
+]
 GRACE_SECONDS = 1.0
 """How long a function may take to end after it was interrupted."""
 
 
-class _Execution:
+class _ThreadExecution:
     """One running function. The lock ensures that no other job of the thread is interrupted."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -68,7 +70,7 @@ class ThreadPool:
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
         done: asyncio.Future[Any] = loop.create_future()
-        execution = _Execution(loop)
+        execution = _ThreadExecution(loop)
         self._busy += 1
         if self._busy > self._count and self._count < self._count_max:
             self._count += 1
@@ -80,7 +82,7 @@ class ThreadPool:
             self._busy -= 1
 
     async def _wait(
-        self, done: asyncio.Future[Any], execution: _Execution, limit_s: float | None
+        self, done: asyncio.Future[Any], execution: _ThreadExecution, limit_s: float | None
     ) -> Any:
         if limit_s is None:
             return await done

@@ -16,7 +16,7 @@ FILE_NAME = "control.json"
 _TIMEOUT_S = 5
 
 
-class Refused(Exception):
+class ActionRefused(Exception):
     """`up` refused the action; the text says why."""
 
 
@@ -37,13 +37,13 @@ def running_processes(data: Path) -> list[dict[str, Any]] | None:
 def act(data: Path, name: str, action: str) -> None:
     """kill, pause, resume or restart a process.
 
-    Raises Refused; OSError, ValueError or KeyError if no `up` answers.
+    Raises ActionRefused; OSError, ValueError or KeyError if no `up` answers.
     """
     try:
         _call(data, "POST", f"/processes/{quote(name, safe='')}/{action}")
     except urllib.error.HTTPError as error:
         with error:
-            raise Refused(error.read().decode(errors="replace").strip()) from None
+            raise ActionRefused(error.read().decode(errors="replace").strip()) from None
 
 
 def _call(data: Path, method: str, path: str) -> bytes:

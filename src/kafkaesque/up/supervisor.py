@@ -37,7 +37,7 @@ class NotRunning(Exception):
     """There is no such process, or it is not running at the moment."""
 
 
-class State(Enum):
+class ProcessState(Enum):
     STARTING = "starting"
     RUNNING = "running"
     PAUSED = "paused"
@@ -59,7 +59,7 @@ class Service:
     stop_seconds_max: float = STOP_SECONDS_MAX
     facts: dict[str, str] = field(default_factory=dict)
     restarts: int = 0
-    state: State = State.STOPPED
+    state: ProcessState = ProcessState.STOPPED
     process: asyncio.subprocess.Process | None = None
 
     @property
@@ -109,17 +109,17 @@ class Supervisor:
         """SIGSTOP: it exists, but does nothing."""
         service = self.find(name)
         self._signal(service, signal.SIGSTOP)
-        service.state = State.PAUSED
+        service.state = ProcessState.PAUSED
 
     def resume(self, name: str) -> None:
         service = self.find(name)
         self._signal(service, signal.SIGCONT)
-        service.state = State.RUNNING
+        service.state = ProcessState.RUNNING
 
     def restart(self, name: str) -> None:
         """SIGTERM; the supervisor starts it again once it has stopped."""
         service = self.find(name)
-        if service.state is State.PAUSED:
+        if service.state is ProcessState.PAUSED:
             self.resume(name)
         self._signal(service, signal.SIGTERM)
 
@@ -141,7 +141,7 @@ class Supervisor:
 
     async def _launch(self, service: Service) -> None:
         service.log.parent.mkdir(parents=True, exist_ok=True)
-        service.state = State.STARTING
+        service.state = ProcessState.STARTING
         with service.log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *service.command,
@@ -155,7 +155,7 @@ class Supervisor:
         try:
             async with asyncio.timeout(service.ready_seconds_max):
                 service.facts = await _read_facts(process)
-            service.state = State.RUNNING
+            service.state = ProcessState.RUNNING
         except TimeoutError:
             await _end(service)
             raise StartFailed(
@@ -171,7 +171,7 @@ class Supervisor:
         while True:
             started = loop.time()
             code = await _drain(service)
-            service.state = State.EXITED
+            service.state = ProcessState.EXITED
             if loop.time() - started > STEADY_SECONDS:
                 backoff.reset()
             delay = backoff.next_s()
@@ -218,7 +218,7 @@ async def _end(service: Service) -> None:
             logger.warning("%s did not stop in %.0f s; killing it", service.name, seconds)
             os.kill(process.pid, signal.SIGKILL)
             await _drain(service)
-    service.state = State.STOPPED
+    service.state = ProcessState.STOPPED
 
 
 def _explain(service: Service, what: str) -> str:

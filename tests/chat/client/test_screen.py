@@ -6,22 +6,22 @@ import pytest
 from rich.cells import cell_len
 
 from kafkaesque.chat.client.rules.terminal_input import Keyboard, TypedLine, parse_line
-from kafkaesque.chat.client.rules.view import View
-from kafkaesque.chat.client.screen import Frame, draw
+from kafkaesque.chat.client.rules.view import ChatView
+from kafkaesque.chat.client.screen import ScreenFrame, draw
 
 NOW_MS = 1_790_000_000_000
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def plain(
-    view: View, width: int = 80, height: int = 20, typed: str = "", scroll: int = 0
+    view: ChatView, width: int = 80, height: int = 20, typed: str = "", scroll: int = 0
 ) -> list[str]:
-    lines = draw(view, Frame(width, height, typed, "online", NOW_MS, scroll))
+    lines = draw(view, ScreenFrame(width, height, typed, "online", NOW_MS, scroll))
     return [_COLOURS.sub("", line) for line in lines]
 
 
-def talking(*texts: str) -> View:
-    view = View("ann")
+def talking(*texts: str) -> ChatView:
+    view = ChatView("ann")
     for number, text in enumerate(texts):
         body = {
             "message_id": f"bob/{number}",
@@ -67,7 +67,9 @@ def test_unread_counts_are_shown_in_the_list_and_the_header() -> None:
 
 
 def test_control_characters_of_others_do_not_reach_the_terminal() -> None:
-    lines = draw(talking("\x1b]0;owned\x07 \x9b31m \u202e"), Frame(80, 20, "", "online", NOW_MS))
+    lines = draw(
+        talking("\x1b]0;owned\x07 \x9b31m \u202e"), ScreenFrame(80, 20, "", "online", NOW_MS)
+    )
     text = _COLOURS.sub("", "\n".join(lines))
     assert "\x1b" not in text
     assert "\x07" not in text

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaesque.chat.client.rules.view import FRESH_MS, TYPING_MS, OutgoingCommand, View
+from kafkaesque.chat.client.rules.view import FRESH_MS, TYPING_MS, ChatView, OutgoingCommand
 
 NOW_MS = 1_790_000_000_000
 
@@ -18,13 +18,13 @@ def new(sender: str, number: int, text: str = "hello") -> dict[str, Any]:
 
 
 def take(
-    view: View, kind: str, body: dict[str, Any], re: str | None = None
+    view: ChatView, kind: str, body: dict[str, Any], re: str | None = None
 ) -> list[OutgoingCommand]:
     return view.apply_event(kind, body, re, NOW_MS)
 
 
 def test_message_counts_as_unread_until_its_thread_is_opened() -> None:
-    view = View("ann")
+    view = ChatView("ann")
     assert take(view, "message.new", new("bob", 1)) == [
         OutgoingCommand("message.received", {"message_ids": ["bob/1"]})
     ]
@@ -34,7 +34,7 @@ def test_message_counts_as_unread_until_its_thread_is_opened() -> None:
 
 
 def test_message_in_the_open_thread_is_read_at_once() -> None:
-    view = View("ann")
+    view = ChatView("ann")
     view.choose("bob")
     says = take(view, "message.new", new("bob", 1))
     assert [say.op for say in says] == ["message.received", "message.read"]
@@ -42,7 +42,7 @@ def test_message_in_the_open_thread_is_read_at_once() -> None:
 
 
 def test_notification_alerts_a_user_in_another_thread_and_adds_no_message() -> None:
-    view = View("ann")
+    view = ChatView("ann")
     notice = {"message_id": "bob/1", "conversation_id": "x", "from": "bob", "sent_ms": NOW_MS}
     take(view, "message.new", new("bob", 1))
     assert take(view, "notification", notice) == []
@@ -56,7 +56,7 @@ def test_notification_alerts_a_user_in_another_thread_and_adds_no_message() -> N
 
 
 def test_duplicate_message_is_shown_and_counted_once() -> None:
-    view = View("ann")
+    view = ChatView("ann")
     take(view, "message.new", new("bob", 1))
     assert take(view, "message.new", new("bob", 1)) == []
     assert len(view.threads["bob"].lines) == 1
@@ -64,7 +64,7 @@ def test_duplicate_message_is_shown_and_counted_once() -> None:
 
 
 def test_sent_message_is_shown_at_once_and_its_stage_follows() -> None:
-    view = View("ann")
+    view = ChatView("ann")
     view.sent("c1", "bob", "hi", NOW_MS)
     line = view.threads["bob"].lines["ann/c1"]
     stages = [line.stage]
@@ -77,7 +77,7 @@ def test_sent_message_is_shown_at_once_and_its_stage_follows() -> None:
 
 
 def test_refused_message_is_marked_with_a_notice() -> None:
-    view = View("ann")
+    view = ChatView("ann")
     view.sent("c1", "nobody", "hi", NOW_MS)
     body = {"ok": False, "code": "unknown-recipient", "message": "there is no account nobody"}
     take(view, "result", body, "c1")
@@ -87,7 +87,7 @@ def test_refused_message_is_marked_with_a_notice() -> None:
 
 
 def test_undeliverable_message_is_marked_with_a_notice() -> None:
-    view = View("ann")
+    view = ChatView("ann")
     view.sent("c1", "bob", "hi", NOW_MS)
     take(view, "message.undeliverable", {"message_id": "ann/c1", "to": "bob", "code": "x"})
     assert view.threads["bob"].lines["ann/c1"].stage == "failed"
@@ -95,7 +95,7 @@ def test_undeliverable_message_is_marked_with_a_notice() -> None:
 
 
 def test_typing_ends_after_a_while_and_with_the_message() -> None:
-    view = View("ann")
+    view = ChatView("ann")
     take(view, "typing", {"from": "bob", "at_ms": NOW_MS})
     thread = view.threads["bob"]
     assert thread.is_typing(NOW_MS + TYPING_MS - 1)
@@ -105,7 +105,7 @@ def test_typing_ends_after_a_while_and_with_the_message() -> None:
 
 
 def test_history_is_placed_before_newer_messages() -> None:
-    view = View("ann")
+    view = ChatView("ann")
     take(view, "message.new", new("bob", 5))
     rows = [
         {"message_id": f"bob/{n}", "from": "bob", "text": "x", "sent_ms": n, "stage": stage}
@@ -117,7 +117,7 @@ def test_history_is_placed_before_newer_messages() -> None:
 
 
 def test_conversations_with_the_newest_message_come_first() -> None:
-    view = View("ann")
+    view = ChatView("ann")
     view.load_conversations(
         [
             {"with": "old", "unread": 2, "last_ms": 1},
@@ -132,7 +132,7 @@ def test_conversations_with_the_newest_message_come_first() -> None:
 
 
 def test_post_in_a_room_is_counted_but_never_received_or_read() -> None:
-    view = View("ann")
+    view = ChatView("ann")
     body = {**new("bob", 1), "room": "kafka"}
     assert take(view, "room.message", body) == []
     take(view, "room.message", {**new("ann", 2), "room": "kafka"})
@@ -141,7 +141,7 @@ def test_post_in_a_room_is_counted_but_never_received_or_read() -> None:
 
 
 def test_account_deletion_ends_the_view_and_unknown_events_are_ignored() -> None:
-    view = View("ann")
+    view = ChatView("ann")
     assert take(view, "of.a.later.build", {"x": 1}) == []
     take(view, "account.deleted", {"name": "ann"})
     assert view.ended is not None

@@ -17,8 +17,8 @@ from kafkaesque.client.wire.asyncio_connection import AsyncConnection
 from kafkaesque.client.wire.errors import ApiUnsupported, AuthenticationFailed, ConnectionLost
 from kafkaesque.client.wire.pool import ConnectionPool
 from kafkaesque.client.wire.sasl import (
-    Credentials,
     SaslAuthenticateResponse,
+    SaslCredentials,
     SaslHandshakeResponse,
 )
 from kafkaesque.model.errors import ErrorCode
@@ -28,7 +28,7 @@ from kafkaesque.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 P = ParamSpec("P")
 
-ANN = Credentials("PLAIN", "ann", "pw")
+ANN = SaslCredentials("PLAIN", "ann", "pw")
 REQUEST = MetadataRequest(topics=[])
 METADATA = MetadataResponse(brokers=[], topics=[])
 

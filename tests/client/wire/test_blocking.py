@@ -17,8 +17,8 @@ from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.blocking import BlockingConnection, BrokerClient
 from kafkaesque.client.wire.errors import ApiUnsupported, AuthenticationFailed, ConnectionLost
 from kafkaesque.client.wire.sasl import (
-    Credentials,
     SaslAuthenticateResponse,
+    SaslCredentials,
     SaslHandshakeResponse,
 )
 from kafkaesque.client.wire.security import PLAINTEXT, Security
@@ -27,7 +27,7 @@ from kafkaesque.wire.messages.api_versions import ApiVersionsResponse
 from kafkaesque.wire.messages.fetch import FetchRequest, FetchResponse
 from kafkaesque.wire.messages.metadata import MetadataRequest, MetadataResponse
 
-ANN = Security(credentials=Credentials("PLAIN", "ann", "pw"))
+ANN = Security(credentials=SaslCredentials("PLAIN", "ann", "pw"))
 METADATA = MetadataResponse(brokers=[], topics=[])
 
 

@@ -14,8 +14,8 @@ from tests.client.wire.servers import API_VERSIONS, framed
 from kafkaesque.client.wire.errors import ApiUnsupported, AuthenticationFailed
 from kafkaesque.client.wire.protocol import RESPONSE_BYTES_MAX, ClientProtocol
 from kafkaesque.client.wire.sasl import (
-    Credentials,
     SaslAuthenticateRequest,
+    SaslCredentials,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
@@ -29,7 +29,7 @@ from kafkaesque.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 REQUEST = MetadataRequest(topics=[])
 RESPONSE = MetadataResponse(brokers=[], topics=[])
-ANN = Credentials("SCRAM-SHA-256", "ann", "pw")
+ANN = SaslCredentials("SCRAM-SHA-256", "ann", "pw")
 
 
 def negotiated(**versions: int) -> ClientProtocol:

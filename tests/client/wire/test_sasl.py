@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.client.wire.sasl import Credentials, Plain, SaslFailed, Scram, start_exchange
+from kafkaesque.client.wire.sasl import Plain, SaslCredentials, SaslFailed, Scram, start_exchange
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 CHALLENGE = (
@@ -13,7 +13,7 @@ CHALLENGE = (
 
 
 def scram(password: str = "pencil", nonce: str = NONCE) -> Scram:
-    return Scram(Credentials("SCRAM-SHA-256", "user", password), nonce)
+    return Scram(SaslCredentials("SCRAM-SHA-256", "user", password), nonce)
 
 
 def test_scram_exchange_of_rfc_7677_is_reproduced() -> None:
@@ -55,22 +55,22 @@ def test_final_message_without_the_right_signature_is_rejected(final: bytes) -> 
     ],
 )
 def test_server_that_breaks_the_exchange_is_rejected(challenge: bytes) -> None:
-    client = Scram(Credentials("SCRAM-SHA-512", "user", "pencil"), "n")
+    client = Scram(SaslCredentials("SCRAM-SHA-512", "user", "pencil"), "n")
     with pytest.raises(SaslFailed):
         client.respond(challenge)
 
 
 def test_username_is_escaped() -> None:
-    client = start_exchange(Credentials("SCRAM-SHA-512", "a=b,c", "pw"), "n")
+    client = start_exchange(SaslCredentials("SCRAM-SHA-512", "a=b,c", "pw"), "n")
     assert client.first() == b"n,,n=a=3Db=2Cc,r=n"
 
 
 def test_plain_sends_user_and_password_once() -> None:
-    client = start_exchange(Credentials("PLAIN", "ann", "secret"), "n")
+    client = start_exchange(SaslCredentials("PLAIN", "ann", "secret"), "n")
     assert isinstance(client, Plain)
     assert client.first() == b"\0ann\0secret"
     assert client.respond(b"") is None
 
 
 def test_password_is_not_in_the_repr() -> None:
-    assert "secret" not in repr(Credentials("PLAIN", "me", "secret"))
+    assert "secret" not in repr(SaslCredentials("PLAIN", "me", "secret"))

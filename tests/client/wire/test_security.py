@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.client.wire.sasl import Credentials
+from kafkaesque.client.wire.sasl import SaslCredentials
 from kafkaesque.client.wire.security import PLAINTEXT, InvalidSecurity, Security, read_security
 
 
@@ -29,7 +29,7 @@ def test_default_is_plaintext() -> None:
 def test_credentials_are_read_by_either_clients_names(properties: dict[str, str]) -> None:
     found = read_security({"security.protocol": "SASL_SSL", **properties})
     assert found.uses_tls
-    assert found.credentials == Credentials("SCRAM-SHA-512", "ann", 'a"b')
+    assert found.credentials == SaslCredentials("SCRAM-SHA-512", "ann", 'a"b')
     assert "a\\" not in repr(found)
     assert 'a"b' not in repr(found)
 

@@ -32,12 +32,12 @@ def test_query_merges_the_files_of_its_table_between_batches(
     from deltalake import DeltaTable
 
     from kafkaesque.pipeline.operate.progress import Metrics
-    from kafkaesque.pipeline.operate.streaming import Supervisor, Trigger
+    from kafkaesque.pipeline.operate.streaming import QuerySupervisor, Trigger
 
     produce(bench.topic, [post(i) for i in range(8)])
     settings = replace(bench.context.settings, upkeep_every_batches=every)
     context = replace(bench.context, settings=settings)
-    supervisor = Supervisor(context, Trigger(once=True, rows_max=2, restarts_max=5), Metrics())
+    supervisor = QuerySupervisor(context, Trigger(once=True, rows_max=2, restarts_max=5), Metrics())
     (result,) = supervisor.run([bench.query("archive")])
     assert result.failure is None
     assert len(DeltaTable(context.table("archive")).file_uris()) == files

@@ -42,13 +42,13 @@ def test_aborted_records_are_not_written_to_tables(bench, broker, request, engin
     from dataclasses import replace
 
     from kafkaesque.pipeline.operate.progress import Metrics
-    from kafkaesque.pipeline.operate.streaming import Supervisor, Trigger
+    from kafkaesque.pipeline.operate.streaming import QuerySupervisor, Trigger
 
     if engine == "jvm":
         request.getfixturevalue("connector")
     transactions(broker.bootstrap_servers, bench.topic, commits="cac")
     context = replace(bench.context, engine=engine)
-    supervisor = Supervisor(context, Trigger(once=True, restarts_max=5), Metrics())
+    supervisor = QuerySupervisor(context, Trigger(once=True, restarts_max=5), Metrics())
     (result,) = supervisor.run([bench.query("archive")])
     assert result.failure is None
     values = sorted(bytes(row["value"]) for row in table(bench, "archive").collect())
@@ -116,10 +116,10 @@ def test_live_trends_are_sent_to_the_topic_as_they_change(bench, produce, broker
 def test_query_stops_between_batches_and_resumes_there(bench, produce) -> None:
     from kafkaesque.pipeline.operate.progress import Metrics
     from kafkaesque.pipeline.operate.status import request_stop
-    from kafkaesque.pipeline.operate.streaming import Supervisor, Trigger
+    from kafkaesque.pipeline.operate.streaming import QuerySupervisor, Trigger
 
     produce(bench.topic, [post(i) for i in range(20)])
-    supervisor = Supervisor(bench.context, Trigger(rows_max=2), Metrics())
+    supervisor = QuerySupervisor(bench.context, Trigger(rows_max=2), Metrics())
     results: list[Any] = []
     runner = threading.Thread(
         target=lambda: results.extend(supervisor.run([bench.query("archive")]))
@@ -160,14 +160,14 @@ def test_failed_query_reports_its_error_and_the_others_continue(bench, produce) 
     from dataclasses import replace
 
     from kafkaesque.pipeline.operate.progress import Metrics
-    from kafkaesque.pipeline.operate.streaming import Supervisor, Trigger
+    from kafkaesque.pipeline.operate.streaming import QuerySupervisor, Trigger
 
     def broken(_rows: Any, _identity: Any, _context: Any) -> None:
         raise RuntimeError("the disk is gone")
 
     produce(bench.topic, [post(1)])
     bad = replace(bench.query("posts"), write=broken)
-    supervisor = Supervisor(bench.context, Trigger(once=True), Metrics())
+    supervisor = QuerySupervisor(bench.context, Trigger(once=True), Metrics())
     results = {item.query: item for item in supervisor.run([bad, bench.query("archive")])}
     assert "the disk is gone" in results["posts"].failure
     assert results["archive"].failure is None

@@ -17,7 +17,7 @@ from kafkaesque.pipeline.kafka.cluster import ClusterSettings
 from kafkaesque.pipeline.operate import progress, status
 from kafkaesque.pipeline.operate.progress import Metrics, ProgressListener, summarize
 from kafkaesque.pipeline.operate.status import read_status, statuses
-from kafkaesque.pipeline.paths import DataDirectory
+from kafkaesque.pipeline.paths import PipelineDirectory
 from kafkaesque.testing import Broker
 
 
@@ -55,14 +55,14 @@ def test_progress_without_sources_has_no_lag() -> None:
 def listener(tmp_path: Path) -> ProgressListener:
     """A listener for an unreachable Kafka: status and feed must not depend on it."""
     cluster = ClusterSettings((Address("127.0.0.1", 1),), request_timeout_s=0.1)
-    return ProgressListener(DataDirectory(tmp_path), cluster, Metrics())
+    return ProgressListener(PipelineDirectory(tmp_path), cluster, Metrics())
 
 
 def test_batch_that_spark_and_the_end_report_is_recorded_once(
     listener: ProgressListener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "_COMMIT_DEADLINE_S", 0.0)
-    data = DataDirectory(tmp_path)
+    data = PipelineDirectory(tmp_path)
     listener.announce("q")
     assert statuses(data)[0]["state"] == "running"
     listener.record(summarize("q", document()))
@@ -82,7 +82,7 @@ def test_offsets_are_committed_until_the_listener_is_closed_and_no_connection_le
     with Broker() as broker:
         host, _, port = broker.bootstrap_servers.partition(":")
         cluster = ClusterSettings((Address(host, int(port)),))
-        listener = ProgressListener(DataDirectory(tmp_path), cluster, Metrics())
+        listener = ProgressListener(PipelineDirectory(tmp_path), cluster, Metrics())
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         broker.create_topic("t", partitions=2)
         for name in ("one", "two"):
@@ -101,7 +101,7 @@ def test_offsets_are_committed_until_the_listener_is_closed_and_no_connection_le
 
 
 def test_query_whose_process_is_gone_is_shown_as_killed(tmp_path: Path) -> None:
-    data = DataDirectory(tmp_path)
+    data = PipelineDirectory(tmp_path)
     path = data.status("q")
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"query": "q", "state": "running", "pid": 2**22 + 1}))

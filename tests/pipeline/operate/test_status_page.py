@@ -17,19 +17,19 @@ pytest.importorskip(
 from kafkaesque.pipeline.operate.progress import BatchSummary, Metrics
 from kafkaesque.pipeline.operate.status import append_feed, write_status
 from kafkaesque.pipeline.operate.status_page import QueryPages
-from kafkaesque.pipeline.paths import DataDirectory
+from kafkaesque.pipeline.paths import PipelineDirectory
 from kafkaesque.service.status_page import in_thread
 
 SUMMARY = BatchSummary("posts", 3, "now", 10, 5.0, 200, 7, 2, 0, None, {"t": {"0": 4}})
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> DataDirectory:
-    return DataDirectory(tmp_path)
+def data(tmp_path: Path) -> PipelineDirectory:
+    return PipelineDirectory(tmp_path)
 
 
 @pytest.fixture
-def base(data: DataDirectory) -> Iterator[str]:
+def base(data: PipelineDirectory) -> Iterator[str]:
     metrics = Metrics()
     metrics.observe(SUMMARY)
     pages = QueryPages(data, ["posts", "trends"], metrics).pages()
@@ -46,7 +46,7 @@ def get(url: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def test_status_and_batches_are_those_of_the_files(base: str, data: DataDirectory) -> None:
+def test_status_and_batches_are_those_of_the_files(base: str, data: PipelineDirectory) -> None:
     for number in range(3):
         append_feed(data.feed("posts"), {**SUMMARY.as_json(), "batch": number})
     write_status(data.status("posts"), {"state": "running", **SUMMARY.as_json()})
@@ -61,7 +61,7 @@ def test_status_and_batches_are_those_of_the_files(base: str, data: DataDirector
     assert json.loads(get(f"{base}/progress/trends")[1])["batches"] == []
 
 
-def test_ready_means_that_every_query_runs(base: str, data: DataDirectory) -> None:
+def test_ready_means_that_every_query_runs(base: str, data: PipelineDirectory) -> None:
     assert get(f"{base}/healthz") == (200, "ok\n")
     assert get(f"{base}/readyz") == (503, "not running: posts, trends\n")
     for name in ("posts", "trends"):

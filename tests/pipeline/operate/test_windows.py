@@ -97,14 +97,14 @@ def test_range_of_offsets_without_a_record_suggests_a_range_of_time(bench, produ
 
 def test_late_post_is_counted_and_does_not_change_its_window(bench, produce) -> None:
     from kafkaesque.pipeline.operate.progress import Metrics
-    from kafkaesque.pipeline.operate.streaming import Supervisor, Trigger
+    from kafkaesque.pipeline.operate.streaming import QuerySupervisor, Trigger
 
     produce(bench.topic, an_hour_of_posts())
     bench.run("trends")
     before = windows(bench)
     produce(bench.topic, [post(100, minute=1, tag="late")])
     metrics = Metrics()
-    Supervisor(bench.context, Trigger(once=True, restarts_max=5), metrics).run(
+    QuerySupervisor(bench.context, Trigger(once=True, restarts_max=5), metrics).run(
         [bench.query("trends")]
     )
     late = metrics.registry.get_sample_value(

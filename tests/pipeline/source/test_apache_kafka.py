@@ -103,11 +103,11 @@ def test_reads_continue_over_gaps_of_compaction(spark, kafka, tmp_path: Path) ->
 
 
 def test_archive_of_apache_kafka_is_complete(spark, kafka, tmp_path: Path) -> None:
-    from kafkaesque.pipeline.operate.context import PipelineSettings, RunContext
+    from kafkaesque.pipeline.operate.context import PipelineContext, PipelineSettings
     from kafkaesque.pipeline.operate.progress import Metrics
     from kafkaesque.pipeline.operate.queries import find_query
-    from kafkaesque.pipeline.operate.streaming import Supervisor, Trigger
-    from kafkaesque.pipeline.paths import DataDirectory
+    from kafkaesque.pipeline.operate.streaming import QuerySupervisor, Trigger
+    from kafkaesque.pipeline.paths import PipelineDirectory
     from kafkaesque.pipeline.sinks.delta_table import read_table
 
     create(kafka, "plain")
@@ -115,15 +115,15 @@ def test_archive_of_apache_kafka_is_complete(spark, kafka, tmp_path: Path) -> No
     for number in range(500):
         producer.produce("plain", b"%d" % number)
     assert producer.flush(30) == 0
-    context = RunContext(
+    context = PipelineContext(
         spark,
-        DataDirectory(tmp_path),
+        PipelineDirectory(tmp_path),
         {"bootstrap.servers": kafka.bootstrap_servers},
         "python",
         PipelineSettings(archive_pattern="plain"),
     )
     trigger = Trigger(once=True, rows_max=200, restarts_max=5)
-    results = Supervisor(context, trigger, Metrics()).run([find_query("archive")])
+    results = QuerySupervisor(context, trigger, Metrics()).run([find_query("archive")])
     assert [result.failure for result in results] == [None]
     rows = read_table(spark, context.table("archive")).select("offset").collect()
     assert sorted(row["offset"] for row in rows) == list(range(500))

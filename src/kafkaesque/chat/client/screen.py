@@ -13,7 +13,7 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from kafkaesque.chat.client.rules.view import Line, Thread, View
+from kafkaesque.chat.client.rules.view import ChatView, Line, Thread
 
 LIST_WIDTH_MAX: Final = 22
 WIDTH_MIN: Final = 40
@@ -36,7 +36,7 @@ HELP: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class ScreenFrame:
     """What to draw besides the view."""
 
     width: int
@@ -48,7 +48,7 @@ class Frame:
     scroll: int = 0
 
 
-def draw(view: View, frame: Frame) -> list[str]:
+def draw(view: ChatView, frame: ScreenFrame) -> list[str]:
     """Exactly `height` lines of `width` cells, not counting colour codes."""
     width, height = max(frame.width, WIDTH_MIN), max(frame.height, HEIGHT_MIN)
     body_height = height - 4
@@ -77,7 +77,7 @@ def _fit(text: str, width: int) -> str:
     return set_cell_size(text, width)
 
 
-def _header(view: View, frame: Frame, width: int) -> str:
+def _header(view: ChatView, frame: ScreenFrame, width: int) -> str:
     online = frame.connection == "online"
     dot = (_GREEN if online else _RED) + "\u25cf" + _RESET + _INVERSE
     unread = f"  {view.unread} unread" if view.unread else ""
@@ -85,7 +85,7 @@ def _header(view: View, frame: Frame, width: int) -> str:
     return f"{_INVERSE}{text} {dot} {frame.connection} {_RESET}"
 
 
-def _threads(view: View, width: int, height: int) -> list[str]:
+def _threads(view: ChatView, width: int, height: int) -> list[str]:
     rows = []
     for thread in view.ordered[:height]:
         count = f" {thread.unread}" if thread.unread else ""
@@ -95,7 +95,7 @@ def _threads(view: View, width: int, height: int) -> list[str]:
     return rows + [" " * width] * (height - len(rows))
 
 
-def _messages(view: View, frame: Frame, width: int, height: int) -> list[str]:
+def _messages(view: ChatView, frame: ScreenFrame, width: int, height: int) -> list[str]:
     thread = view.threads.get(view.current or "")
     if thread is None:
         text = [_fit(line, width) for line in ("", " /to NAME starts a conversation", "", *HELP)]
@@ -106,7 +106,7 @@ def _messages(view: View, frame: Frame, width: int, height: int) -> list[str]:
     return [" " * width] * (height - len(shown)) + shown
 
 
-def _thread_rows(view: View, thread: Thread, width: int) -> Iterator[str]:
+def _thread_rows(view: ChatView, thread: Thread, width: int) -> Iterator[str]:
     for line in thread.lines.values():
         mine = line.sender == view.me
         clock = time.strftime("%H:%M", time.localtime(line.sent_ms / 1000))
@@ -155,7 +155,7 @@ def _words(text: str, room: int) -> Iterable[str]:
         yield rest
 
 
-def _status(view: View, frame: Frame, width: int) -> str:
+def _status(view: ChatView, frame: ScreenFrame, width: int) -> str:
     thread = view.threads.get(view.current or "")
     text = "\u2500" * width
     if thread is not None:

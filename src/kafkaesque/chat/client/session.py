@@ -1,4 +1,4 @@
-"""A chat session of one user: applies the events of an EdgeClient to a View, and sends commands.
+"""A chat session of one user: applies the events of an EdgeClient to a ChatView, and sends commands.
 
 Independent of the screen. `changed` is set whenever there is something new to show.
 """
@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from kafkaesque.chat.client.rules.view import OutgoingCommand, View
+from kafkaesque.chat.client.rules.view import ChatView, OutgoingCommand
 from kafkaesque.edge.client import (
     ClientClosed,
     EdgeClient,
@@ -33,7 +33,7 @@ class ChatSession:
 
     def __init__(self, client: EdgeClient) -> None:
         self.client = client
-        self.view = View(client.user)
+        self.view = ChatView(client.user)
         self.changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._typed_s = 0.0

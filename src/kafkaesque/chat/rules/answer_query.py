@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from kafkaesque.chat.rules.commands import (
-    Command,
+    ChatCommand,
+    ChatRequest,
     CreateAccount,
     GetCredentials,
     GetHistory,
@@ -19,16 +20,21 @@ from kafkaesque.chat.rules.commands import (
     ListConversations,
     ListRooms,
     ListUndelivered,
-    Request,
     SubscribeRoom,
 )
 from kafkaesque.chat.rules.decide_command import DecisionContext, create_account
 from kafkaesque.chat.rules.handovers import ReplyTo, RoomRequest
 from kafkaesque.chat.rules.names import PAGE_TEXT_BYTES_MAX, conversation_id, is_name
-from kafkaesque.chat.rules.outputs import Outputs, Refusal, Reply
-from kafkaesque.chat.rules.state import Account, Conversation, Message, PartitionState, Stage
+from kafkaesque.chat.rules.outputs import Outputs, QueryReply, RequestRejected
+from kafkaesque.chat.rules.state import (
+    Account,
+    ChatPartitionState,
+    Conversation,
+    DeliveryStage,
+    MessageCopy,
+)
 
-_STAGE_NAMES = {stage: stage.name.lower() for stage in Stage}
+_STAGE_NAMES = {stage: stage.name.lower() for stage in DeliveryStage}
 
 
 class Directory(Protocol):
@@ -40,7 +46,7 @@ class Directory(Protocol):
 
 
 def answer_query(
-    command: Command, state: PartitionState, directory: Directory, context: DecisionContext
+    command: ChatCommand, state: ChatPartitionState, directory: Directory, context: DecisionContext
 ) -> Outputs:
     outputs = Outputs()
     reply_to = command.reply_to
@@ -52,23 +58,25 @@ def answer_query(
         else:
             account = state.account(command.user)
             if account is None:
-                raise Refusal("no-account", f"there is no account {command.user}")
+                raise RequestRejected("no-account", f"there is no account {command.user}")
             body = _for_user(account, reply_to, command.request, state, directory, context, outputs)
-    except Refusal as refusal:
+    except RequestRejected as refusal:
         outputs = Outputs()
-        outputs.replies.append(Reply(reply_to, code=refusal.code, message=str(refusal)))
+        outputs.replies.append(QueryReply(reply_to, code=refusal.code, message=str(refusal)))
         return outputs
     if body is not None:
-        outputs.replies.append(Reply(reply_to, body))
+        outputs.replies.append(QueryReply(reply_to, body))
     return outputs
 
 
 def _for_gateway(
-    command: Command, state: PartitionState, context: DecisionContext, outputs: Outputs
+    command: ChatCommand, state: ChatPartitionState, context: DecisionContext, outputs: Outputs
 ) -> dict[str, Any]:
     request = command.request
     if not isinstance(request, CreateAccount | GetCredentials) or request.name != command.user:
-        raise Refusal("forbidden", "the account name is not the one that the connection claims")
+        raise RequestRejected(
+            "forbidden", "the account name is not the one that the connection claims"
+        )
     account = state.account(request.name)
     if isinstance(request, CreateAccount):
         if account is None or account.password_hash != request.password_hash:
@@ -76,17 +84,17 @@ def _for_gateway(
             create_account(request.name, request.password_hash, state, context, outputs)
         return {"name": request.name}
     if account is None:
-        raise Refusal("unknown-account", f"there is no account {request.name}")
+        raise RequestRejected("unknown-account", f"there is no account {request.name}")
     if not account.password_hash:
-        raise Refusal("no-password", f"{request.name} has no password; log in with a token")
+        raise RequestRejected("no-password", f"{request.name} has no password; log in with a token")
     return {"password_hash": account.password_hash}
 
 
 def _for_user(
     account: Account,
     reply_to: ReplyTo,
-    request: Request,
-    state: PartitionState,
+    request: ChatRequest,
+    state: ChatPartitionState,
     directory: Directory,
     context: DecisionContext,
     outputs: Outputs,
@@ -107,11 +115,11 @@ def _for_user(
             return _undelivered(account.name, limit, state)
         case SubscribeRoom(room):
             if room not in account.rooms:
-                raise Refusal("not-a-member", f"join {room} first")
+                raise RequestRejected("not-a-member", f"join {room} first")
             return {"room": room}
         case GetHistory(peer, before, limit) if peer.startswith("#"):
             if not is_name(peer[1:]):
-                raise Refusal("unknown-room", f"there is no room {peer}")
+                raise RequestRejected("unknown-room", f"there is no room {peer}")
             outputs.handovers.append(
                 RoomRequest(
                     peer[1:],
@@ -127,10 +135,10 @@ def _for_user(
             conversation = state.conversation(account.name, peer) or Conversation(peer)
             body = page_of(list(conversation.messages.by_id.values()), before, limit)
             return {**body, "with": peer, "unread": conversation.unread}
-    raise Refusal("forbidden", "this operation is not a query")
+    raise RequestRejected("forbidden", "this operation is not a query")
 
 
-def _conversations(user: str, limit: int, state: PartitionState) -> dict[str, Any]:
+def _conversations(user: str, limit: int, state: ChatPartitionState) -> dict[str, Any]:
     newest_first = sorted(
         state.conversations.get(user, {}).values(), key=lambda one: (-one.last_ms, one.peer)
     )
@@ -153,7 +161,7 @@ def _summary(user: str, conversation: Conversation) -> dict[str, Any]:
     }
 
 
-def _undelivered(user: str, limit: int, state: PartitionState) -> dict[str, Any]:
+def _undelivered(user: str, limit: int, state: ChatPartitionState) -> dict[str, Any]:
     waiting = [
         message
         for conversation in state.conversations.get(user, {}).values()
@@ -169,7 +177,7 @@ def _undelivered(user: str, limit: int, state: PartitionState) -> dict[str, Any]
     }
 
 
-def page_of(messages: list[Message], before: str | None, limit: int) -> dict[str, Any]:
+def page_of(messages: list[MessageCopy], before: str | None, limit: int) -> dict[str, Any]:
     """The last `limit` messages before the one named `before`, oldest first."""
     end = len(messages)
     if before is not None:
@@ -182,7 +190,7 @@ def page_of(messages: list[Message], before: str | None, limit: int) -> dict[str
     }
 
 
-def _within_bytes(messages: list[Message]) -> list[Message]:
+def _within_bytes(messages: list[MessageCopy]) -> list[MessageCopy]:
     size_bytes = 0
     for count, message in enumerate(messages):
         size_bytes += message.size_bytes
@@ -191,11 +199,11 @@ def _within_bytes(messages: list[Message]) -> list[Message]:
     return messages
 
 
-def message_body(message: Message) -> dict[str, Any]:
+def message_body(message: MessageCopy) -> dict[str, Any]:
     return {
         "message_id": message.id,
         "from": message.sender,
         "text": message.text,
         "sent_ms": message.sent_ms,
-        "stage": _STAGE_NAMES[Stage(message.stage)],
+        "stage": _STAGE_NAMES[DeliveryStage(message.stage)],
     }

@@ -1,4 +1,4 @@
-"""Commands and queries of clients: parses a record of gw.cmd.* into a Command, or BadCommand. Pure.
+"""Commands and queries of clients: parses a record of gw.cmd.* into a ChatCommand. Pure.
 
 The gateway writes the record, so its headers can be trusted. The value and the ids come from the client
 and cannot.
@@ -32,74 +32,74 @@ Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
 _PAGE = 50
 
 
-class Request(msgspec.Struct, frozen=True):
+class ChatRequest(msgspec.Struct, frozen=True):
     """Base of the request bodies."""
 
 
-class SendMessage(Request, frozen=True):
+class SendMessage(ChatRequest, frozen=True):
     to: Name
     text: Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
     message_id: Annotated[str, Meta(max_length=ID_LENGTH_MAX)] | None = None
 
 
-class MarkReceived(Request, frozen=True):
+class MarkReceived(ChatRequest, frozen=True):
     message_ids: MessageIds
 
 
-class MarkRead(Request, frozen=True):
+class MarkRead(ChatRequest, frozen=True):
     message_ids: MessageIds
 
 
-class Typing(Request, frozen=True):
+class Typing(ChatRequest, frozen=True):
     to: Name
 
 
-class OpenAccount(Request, frozen=True):
+class OpenAccount(ChatRequest, frozen=True):
     """Creates an account without a password, for a user whose token was issued elsewhere."""
 
 
-class DeleteAccount(Request, frozen=True):
+class DeleteAccount(ChatRequest, frozen=True):
     pass
 
 
-class CreateRoom(Request, frozen=True):
+class CreateRoom(ChatRequest, frozen=True):
     room: Name
 
 
-class JoinRoom(Request, frozen=True):
+class JoinRoom(ChatRequest, frozen=True):
     room: Name
 
 
-class LeaveRoom(Request, frozen=True):
+class LeaveRoom(ChatRequest, frozen=True):
     room: Name
 
 
-class PostToRoom(Request, frozen=True):
+class PostToRoom(ChatRequest, frozen=True):
     room: Name
     text: Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
     message_id: Annotated[str, Meta(max_length=ID_LENGTH_MAX)] | None = None
 
 
-class CreateAccount(Request, frozen=True):
+class CreateAccount(ChatRequest, frozen=True):
     name: Name
     password_hash: Annotated[str, Meta(max_length=512)]
 
 
-class GetCredentials(Request, frozen=True):
+class GetCredentials(ChatRequest, frozen=True):
     name: Name
 
 
-class ListAccounts(Request, frozen=True):
+class ListAccounts(ChatRequest, frozen=True):
     pattern: Annotated[str, Meta(max_length=NAME_LENGTH_MAX)] = "*"
     after: Name = ""
     limit: Limit = _PAGE
 
 
-class ListConversations(Request, frozen=True):
+class ListConversations(ChatRequest, frozen=True):
     limit: Limit = _PAGE
 
 
-class GetHistory(Request, frozen=True, rename={"peer": "with"}):
+class GetHistory(ChatRequest, frozen=True, rename={"peer": "with"}):
     """Messages with `peer` (an account or `#ROOM`) before message id `before`; the newest if None."""
 
     peer: Annotated[str, Meta(max_length=NAME_LENGTH_MAX + 1)]
@@ -107,21 +107,21 @@ class GetHistory(Request, frozen=True, rename={"peer": "with"}):
     limit: Limit = _PAGE
 
 
-class ListUndelivered(Request, frozen=True):
+class ListUndelivered(ChatRequest, frozen=True):
     limit: Limit = PAGE_MAX
 
 
-class ListRooms(Request, frozen=True):
+class ListRooms(ChatRequest, frozen=True):
     pattern: Annotated[str, Meta(max_length=NAME_LENGTH_MAX)] = "*"
     after: Name = ""
     limit: Limit = _PAGE
 
 
-class SubscribeRoom(Request, frozen=True):
+class SubscribeRoom(ChatRequest, frozen=True):
     room: Name
 
 
-COMMANDS: Mapping[str, type[Request]] = {
+COMMANDS: Mapping[str, type[ChatRequest]] = {
     "message.send": SendMessage,
     "message.received": MarkReceived,
     "message.read": MarkRead,
@@ -134,7 +134,7 @@ COMMANDS: Mapping[str, type[Request]] = {
     "room.post": PostToRoom,
 }
 """Sent by SEND. Each takes effect once; its result is an event in the sender's inbox."""
-QUERIES: Mapping[str, type[Request]] = {
+QUERIES: Mapping[str, type[ChatRequest]] = {
     "account.list": ListAccounts,
     "conversation.list": ListConversations,
     "conversation.history": GetHistory,
@@ -143,7 +143,7 @@ QUERIES: Mapping[str, type[Request]] = {
     "room.subscribe": SubscribeRoom,
 }
 """Sent by ASK. They have no effect, so a client that gets no reply may repeat them."""
-ANONYMOUS_QUERIES: Mapping[str, type[Request]] = {
+ANONYMOUS_QUERIES: Mapping[str, type[ChatRequest]] = {
     "account.create": CreateAccount,
     "account.credentials": GetCredentials,
 }
@@ -151,18 +151,18 @@ ANONYMOUS_QUERIES: Mapping[str, type[Request]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ChatCommand:
     """A parsed command or query of one user."""
 
     user: str
     id: str
-    request: Request
+    request: ChatRequest
     reply_to: ReplyTo | None
     """Where the reply to a query goes; None for a command, whose result goes to the inbox."""
     sent_ms: int
 
 
-class BadCommand(Exception):
+class MalformedCommand(Exception):
     """A record that is not a valid command. Its sender gets an error result if it can be reached."""
 
     def __init__(
@@ -182,7 +182,7 @@ class _CommandValue(msgspec.Struct, frozen=True):
 
 
 _value_decoder = msgspec.json.Decoder(_CommandValue)
-_bodies: Mapping[str, msgspec.json.Decoder[Request]] = {
+_bodies: Mapping[str, msgspec.json.Decoder[ChatRequest]] = {
     op: msgspec.json.Decoder(kind)
     for op, kind in {**COMMANDS, **QUERIES, **ANONYMOUS_QUERIES}.items()
 }
@@ -190,14 +190,14 @@ _bodies: Mapping[str, msgspec.json.Decoder[Request]] = {
 
 def parse_command(
     key: bytes | None, value: bytes | None, headers: Mapping[str, bytes | None], written_ms: int
-) -> Command:
-    """Raises BadCommand, and nothing else, for a record that is not a valid command."""
+) -> ChatCommand:
+    """Raises MalformedCommand, and nothing else, for a record that is not a valid command."""
     user = _text(key)
     command_id = _text(headers.get("id"))
     reply_to = _reply_to(headers)
 
-    def bad(code: str, message: str) -> BadCommand:
-        return BadCommand(code, message, user, command_id, reply_to)
+    def bad(code: str, message: str) -> MalformedCommand:
+        return MalformedCommand(code, message, user, command_id, reply_to)
 
     if not user:
         raise bad("malformed", "the record has no user")
@@ -217,7 +217,9 @@ def parse_command(
     if written.op not in allowed:
         verb = "sent" if reply_to is None else "asked"
         raise bad("forbidden", f"{written.op} cannot be {verb} on this connection")
-    return Command(user, command_id, request, reply_to, _number(headers.get("at-ms"), written_ms))
+    return ChatCommand(
+        user, command_id, request, reply_to, _number(headers.get("at-ms"), written_ms)
+    )
 
 
 def _reply_to(headers: Mapping[str, bytes | None]) -> ReplyTo | None:

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafkaesque.chat.rules.commands import (
-    BadCommand,
-    Command,
+    ChatCommand,
     CreateRoom,
     DeleteAccount,
     JoinRoom,
     LeaveRoom,
+    MalformedCommand,
     MarkRead,
     MarkReceived,
     OpenAccount,
@@ -44,8 +44,20 @@ from kafkaesque.chat.rules.names import (
     message_id,
     sender_of,
 )
-from kafkaesque.chat.rules.outputs import DirectoryEntry, InboxEvent, Outputs, Refusal, Reply
-from kafkaesque.chat.rules.state import Account, Conversation, Message, PartitionState, Stage
+from kafkaesque.chat.rules.outputs import (
+    DirectoryEntry,
+    InboxEvent,
+    Outputs,
+    QueryReply,
+    RequestRejected,
+)
+from kafkaesque.chat.rules.state import (
+    Account,
+    ChatPartitionState,
+    Conversation,
+    DeliveryStage,
+    MessageCopy,
+)
 from kafkaesque.events.chat import MessageDeleted, MessageDelivered, MessageRead
 from kafkaesque.model.ids import TimestampMs
 
@@ -58,7 +70,9 @@ class DecisionContext:
     is_online: Callable[[str], bool]
 
 
-def decide_command(command: Command, state: PartitionState, context: DecisionContext) -> Outputs:
+def decide_command(
+    command: ChatCommand, state: ChatPartitionState, context: DecisionContext
+) -> Outputs:
     """The effects of a command. A repeated command has none."""
     if state.has_taken(command.user, command.id):
         return Outputs(is_repeat=True)
@@ -69,9 +83,9 @@ def decide_command(command: Command, state: PartitionState, context: DecisionCon
         else:
             account = state.account(command.user)
             if account is None:
-                raise Refusal("no-account", f"there is no account {command.user}")
+                raise RequestRejected("no-account", f"there is no account {command.user}")
             _decide_for(account, command, state, context, outputs)
-    except Refusal as refusal:
+    except RequestRejected as refusal:
         outputs = Outputs()
         outputs.refuse(command.user, command.id, refusal.code, str(refusal))
     if not isinstance(command.request, MarkReceived | MarkRead | Typing):
@@ -89,8 +103,8 @@ def _creates(outputs: Outputs) -> bool:
 
 def _decide_for(
     account: Account,
-    command: Command,
-    state: PartitionState,
+    command: ChatCommand,
+    state: ChatPartitionState,
     context: DecisionContext,
     outputs: Outputs,
 ) -> None:
@@ -98,9 +112,9 @@ def _decide_for(
         case SendMessage():
             _send(command, command.request, state, outputs)
         case MarkReceived(ids):
-            _mark(command.user, ids, Stage.DELIVERED, state, context, outputs)
+            _mark(command.user, ids, DeliveryStage.DELIVERED, state, context, outputs)
         case MarkRead(ids):
-            _mark(command.user, ids, Stage.READ, state, context, outputs)
+            _mark(command.user, ids, DeliveryStage.READ, state, context, outputs)
         case Typing(to):
             if is_name(to) and to != command.user:
                 outputs.handovers.append(TypingSeen(to, command.user, context.now_ms))
@@ -111,7 +125,7 @@ def _decide_for(
 
 
 def _open_account(
-    command: Command, state: PartitionState, context: DecisionContext, outputs: Outputs
+    command: ChatCommand, state: ChatPartitionState, context: DecisionContext, outputs: Outputs
 ) -> None:
     if state.account(command.user) is None:
         create_account(command.user, "", state, context, outputs)
@@ -119,53 +133,59 @@ def _open_account(
 
 
 def create_account(
-    name: str, password_hash: str, state: PartitionState, context: DecisionContext, outputs: Outputs
+    name: str,
+    password_hash: str,
+    state: ChatPartitionState,
+    context: DecisionContext,
+    outputs: Outputs,
 ) -> None:
     """Refuses a name that is or was ever taken: its inbox may still hold the old account's events."""
     if not is_name(name):
-        raise Refusal("bad-name", f"a name has {NAME_RULE}")
+        raise RequestRejected("bad-name", f"a name has {NAME_RULE}")
     if name in state.accounts:
-        raise Refusal("name-taken", f"the name {name} is taken")
+        raise RequestRejected("name-taken", f"the name {name} is taken")
     outputs.facts.append(AccountCreated(name, password_hash, context.now_ms))
     outputs.directory.append(DirectoryEntry("account", name, context.now_ms))
 
 
 def check_text(text: str) -> None:
     if not is_text(text):
-        raise Refusal(
+        raise RequestRejected(
             "bad-text", f"a text has 1 to {TEXT_LENGTH_MAX} characters and no control characters"
         )
 
 
-def _new_message_id(command: Command, wanted: str | None) -> str:
+def _new_message_id(command: ChatCommand, wanted: str | None) -> str:
     if wanted is not None and not is_id(wanted):
-        raise Refusal("bad-id", "a message_id is short, printable and contains no /")
+        raise RequestRejected("bad-id", "a message_id is short, printable and contains no /")
     return message_id(command.user, wanted or command.id)
 
 
-def _send(command: Command, request: SendMessage, state: PartitionState, outputs: Outputs) -> None:
+def _send(
+    command: ChatCommand, request: SendMessage, state: ChatPartitionState, outputs: Outputs
+) -> None:
     """Hands the message over to the recipient's home, which answers whether it was accepted."""
     user, to = command.user, request.to
     check_text(request.text)
     if to == user:
-        raise Refusal("to-yourself", "the recipient must not be the sender")
+        raise RequestRejected("to-yourself", "the recipient must not be the sender")
     if not is_name(to):
-        raise Refusal("unknown-recipient", f"there is no account {to}")
+        raise RequestRejected("unknown-recipient", f"there is no account {to}")
     one_id = _new_message_id(command, request.message_id)
     conversation = state.conversation(user, to)
     if conversation is None:
         check_conversations(state, user)
     elif one_id in conversation.messages.by_id:
-        raise Refusal("repeated-id", f"message {one_id} was sent before")
+        raise RequestRejected("repeated-id", f"message {one_id} was sent before")
     outputs.facts.append(MessageSent(user, to, one_id, request.text, command.sent_ms))
     outputs.handovers.append(Deliver(to, user, command.id, one_id, request.text, command.sent_ms))
 
 
-def check_conversations(state: PartitionState, user: str) -> None:
+def check_conversations(state: ChatPartitionState, user: str) -> None:
     """Refuses a new conversation if no old one can be dropped: all have undelivered messages."""
     mine = state.conversations.get(user, {})
     if len(mine) >= CONVERSATIONS_MAX and all(one.undelivered for one in mine.values()):
-        raise Refusal(
+        raise RequestRejected(
             "mailbox-full", f"{user} has too many conversations with undelivered messages"
         )
 
@@ -173,8 +193,8 @@ def check_conversations(state: PartitionState, user: str) -> None:
 def _mark(
     user: str,
     message_ids: tuple[str, ...],
-    stage: Stage,
-    state: PartitionState,
+    stage: DeliveryStage,
+    state: ChatPartitionState,
     context: DecisionContext,
     outputs: Outputs,
 ) -> None:
@@ -195,7 +215,11 @@ def _mark(
 
 
 def _note_stages(
-    user: str, message: Message, stage: Stage, context: DecisionContext, outputs: Outputs
+    user: str,
+    message: MessageCopy,
+    stage: DeliveryStage,
+    context: DecisionContext,
+    outputs: Outputs,
 ) -> None:
     """A message that is read without having been received counts as delivered too."""
     facts = {
@@ -205,16 +229,16 @@ def _note_stages(
         "recipient": user,
     }
     sent_ms, now_ms = TimestampMs(message.sent_ms), TimestampMs(context.now_ms)
-    if message.stage < Stage.DELIVERED:
+    if message.stage < DeliveryStage.DELIVERED:
         outputs.stages.append(MessageDelivered(**facts, sent_ms=sent_ms, delivered_ms=now_ms))
-    if stage >= Stage.READ:
+    if stage >= DeliveryStage.READ:
         outputs.stages.append(MessageRead(**facts, sent_ms=sent_ms, read_ms=now_ms))
 
 
 def _delete(
     account: Account,
-    command: Command,
-    state: PartitionState,
+    command: ChatCommand,
+    state: ChatPartitionState,
     context: DecisionContext,
     outputs: Outputs,
 ) -> None:
@@ -246,7 +270,7 @@ def _delete(
     outputs.inbox.append(InboxEvent(user, "account.deleted", {"name": user}))
 
 
-def _undelivered(conversation: Conversation) -> list[Message]:
+def _undelivered(conversation: Conversation) -> list[MessageCopy]:
     if not conversation.undelivered:
         return []
     messages = conversation.messages.by_id.values()
@@ -255,13 +279,13 @@ def _undelivered(conversation: Conversation) -> list[Message]:
 
 def _request_room(
     account: Account,
-    command: Command,
+    command: ChatCommand,
     request: CreateRoom | JoinRoom | LeaveRoom | PostToRoom,
     outputs: Outputs,
 ) -> None:
     room = request.room
     if not is_name(room):
-        raise Refusal("bad-name", f"a name has {NAME_RULE}")
+        raise RequestRejected("bad-name", f"a name has {NAME_RULE}")
     text = one_id = ""
     match request:
         case CreateRoom():
@@ -276,7 +300,9 @@ def _request_room(
             one_id = _new_message_id(command, request.message_id)
     enters = op in ("room.create", "room.join") and room not in account.rooms
     if enters and len(account.rooms) >= ROOMS_OF_USER_MAX:
-        raise Refusal("too-many-rooms", f"a user can be in at most {ROOMS_OF_USER_MAX} rooms")
+        raise RequestRejected(
+            "too-many-rooms", f"a user can be in at most {ROOMS_OF_USER_MAX} rooms"
+        )
     outputs.handovers.append(
         RoomRequest(
             room, account.name, op, command.id, text, message_id=one_id, at_ms=command.sent_ms
@@ -284,11 +310,11 @@ def _request_room(
     )
 
 
-def reject(bad: BadCommand) -> Outputs:
+def reject(bad: MalformedCommand) -> Outputs:
     """The error reply or result for a malformed command, if its sender is known."""
     outputs = Outputs()
     if bad.reply_to is not None:
-        outputs.replies.append(Reply(bad.reply_to, code=bad.code, message=str(bad)))
+        outputs.replies.append(QueryReply(bad.reply_to, code=bad.code, message=str(bad)))
     elif bad.user and bad.id:
         outputs.refuse(bad.user, bad.id, bad.code, str(bad))
     return outputs

@@ -20,16 +20,16 @@ from kafkaesque.chat.rules.handovers import (
     Undeliverable,
 )
 from kafkaesque.chat.rules.names import UNDELIVERED_BYTES_MAX, UNDELIVERED_MAX, conversation_id
-from kafkaesque.chat.rules.outputs import InboxEvent, Outputs, Refusal
-from kafkaesque.chat.rules.state import PartitionState, Stage
+from kafkaesque.chat.rules.outputs import InboxEvent, Outputs, RequestRejected
+from kafkaesque.chat.rules.state import ChatPartitionState, DeliveryStage
 from kafkaesque.events.chat import MessageQueued, MessageSent
 from kafkaesque.model.ids import TimestampMs
 
-_EVENT_OF_STAGE = {Stage.DELIVERED: "message.delivered", Stage.READ: "message.read"}
+_EVENT_OF_STAGE = {DeliveryStage.DELIVERED: "message.delivered", DeliveryStage.READ: "message.read"}
 
 
 def decide_handover(
-    handover: AnyHandover, state: PartitionState, context: DecisionContext
+    handover: AnyHandover, state: ChatPartitionState, context: DecisionContext
 ) -> Outputs:
     outputs = Outputs()
     match handover:
@@ -53,13 +53,13 @@ def decide_handover(
 
 
 def _deliver(
-    handover: Deliver, state: PartitionState, context: DecisionContext, outputs: Outputs
+    handover: Deliver, state: ChatPartitionState, context: DecisionContext, outputs: Outputs
 ) -> None:
     to, sender = handover.to, handover.sender
     answer = Answered(sender, to, handover.command_id, handover.message_id, handover.sent_ms)
     try:
         _check_mailbox(handover, state)
-    except Refusal as refusal:
+    except RequestRejected as refusal:
         refused = Answered(
             sender, to, handover.command_id, handover.message_id, handover.sent_ms,
             refusal.code, str(refusal),
@@ -90,24 +90,24 @@ def _deliver(
         )
 
 
-def _check_mailbox(handover: Deliver, state: PartitionState) -> None:
+def _check_mailbox(handover: Deliver, state: ChatPartitionState) -> None:
     to = handover.to
     if state.account(to) is None:
-        raise Refusal("unknown-recipient", f"there is no account {to}")
+        raise RequestRejected("unknown-recipient", f"there is no account {to}")
     conversation = state.conversation(to, handover.sender)
     if conversation is None:
         check_conversations(state, to)
         return
     size_bytes = conversation.undelivered_bytes + len(handover.text.encode())
     if conversation.undelivered >= UNDELIVERED_MAX or size_bytes > UNDELIVERED_BYTES_MAX:
-        raise Refusal("mailbox-full", f"{to} has too many undelivered messages from you")
+        raise RequestRejected("mailbox-full", f"{to} has too many undelivered messages from you")
 
 
-def _answered(handover: Answered, state: PartitionState, outputs: Outputs) -> None:
+def _answered(handover: Answered, state: ChatPartitionState, outputs: Outputs) -> None:
     user = handover.to
     if state.account(user) is None:
         return
-    stage = Stage.QUEUED if handover.code is None else Stage.FAILED
+    stage = DeliveryStage.QUEUED if handover.code is None else DeliveryStage.FAILED
     outputs.facts.append(MessageSettled(user, handover.peer, (handover.message_id,), stage))
     if handover.code is not None:
         outputs.refuse(
@@ -123,7 +123,7 @@ def _answered(handover: Answered, state: PartitionState, outputs: Outputs) -> No
     outputs.result(user, handover.command_id, body)
 
 
-def _receipt(handover: Receipt, state: PartitionState, outputs: Outputs) -> None:
+def _receipt(handover: Receipt, state: ChatPartitionState, outputs: Outputs) -> None:
     user = handover.to
     if state.account(user) is None:
         return
@@ -135,14 +135,16 @@ def _receipt(handover: Receipt, state: PartitionState, outputs: Outputs) -> None
             "by": handover.peer,
             "at_ms": handover.at_ms,
         }
-        outputs.inbox.append(InboxEvent(user, _EVENT_OF_STAGE[Stage(handover.stage)], body))
+        outputs.inbox.append(InboxEvent(user, _EVENT_OF_STAGE[DeliveryStage(handover.stage)], body))
 
 
-def _undeliverable(handover: Undeliverable, state: PartitionState, outputs: Outputs) -> None:
+def _undeliverable(handover: Undeliverable, state: ChatPartitionState, outputs: Outputs) -> None:
     user = handover.to
     if state.account(user) is None:
         return
-    outputs.facts.append(MessageSettled(user, handover.peer, handover.message_ids, Stage.FAILED))
+    outputs.facts.append(
+        MessageSettled(user, handover.peer, handover.message_ids, DeliveryStage.FAILED)
+    )
     for one_id in handover.message_ids:
         body = {
             "message_id": one_id,
@@ -153,7 +155,7 @@ def _undeliverable(handover: Undeliverable, state: PartitionState, outputs: Outp
         outputs.inbox.append(InboxEvent(user, "message.undeliverable", body))
 
 
-def _room_answered(handover: RoomAnswer, state: PartitionState, outputs: Outputs) -> None:
+def _room_answered(handover: RoomAnswer, state: ChatPartitionState, outputs: Outputs) -> None:
     user, room = handover.to, handover.room
     account = state.account(user)
     if account is None:

@@ -13,8 +13,14 @@ from kafkaesque.chat.rules.decide_command import DecisionContext
 from kafkaesque.chat.rules.facts import MemberAdded, MemberRemoved, RoomCreated, RoomPosted
 from kafkaesque.chat.rules.handovers import RoomAnswer, RoomRequest
 from kafkaesque.chat.rules.names import MEMBERS_MAX, room_conversation_id
-from kafkaesque.chat.rules.outputs import DirectoryEntry, Outputs, Refusal, Reply, RoomEvent
-from kafkaesque.chat.rules.state import PartitionState, Room
+from kafkaesque.chat.rules.outputs import (
+    DirectoryEntry,
+    Outputs,
+    QueryReply,
+    RequestRejected,
+    RoomEvent,
+)
+from kafkaesque.chat.rules.state import ChatPartitionState, Room
 from kafkaesque.events.chat import MessageSent
 from kafkaesque.model.ids import TimestampMs
 
@@ -22,7 +28,7 @@ HISTORY = "room.history"
 
 
 def decide_room_request(
-    request: RoomRequest, state: PartitionState, context: DecisionContext, outputs: Outputs
+    request: RoomRequest, state: ChatPartitionState, context: DecisionContext, outputs: Outputs
 ) -> None:
     code = message = None
     try:
@@ -30,10 +36,10 @@ def decide_room_request(
             _history(request, state, outputs)
             return
         _decide(request, state, context, outputs)
-    except Refusal as refusal:
+    except RequestRejected as refusal:
         code, message = refusal.code, str(refusal)
     if request.reply_to is not None:
-        outputs.replies.append(Reply(request.reply_to, code=code, message=message))
+        outputs.replies.append(QueryReply(request.reply_to, code=code, message=message))
     elif request.command_id:
         outputs.handovers.append(
             RoomAnswer(
@@ -49,18 +55,18 @@ def decide_room_request(
 
 
 def _decide(
-    request: RoomRequest, state: PartitionState, context: DecisionContext, outputs: Outputs
+    request: RoomRequest, state: ChatPartitionState, context: DecisionContext, outputs: Outputs
 ) -> None:
     name, user = request.to, request.user
     room = state.rooms.get(name)
     if request.op == "room.create":
         if room is not None:
-            raise Refusal("name-taken", f"room {name} already exists")
+            raise RequestRejected("name-taken", f"room {name} already exists")
         outputs.facts.append(RoomCreated(name, user, context.now_ms))
         outputs.directory.append(DirectoryEntry("room", name, context.now_ms))
         return
     if room is None:
-        raise Refusal("unknown-room", f"there is no room {name}")
+        raise RequestRejected("unknown-room", f"there is no room {name}")
     match request.op:
         case "room.join":
             _join(room, user, context, outputs)
@@ -76,16 +82,16 @@ def _join(room: Room, user: str, context: DecisionContext, outputs: Outputs) -> 
     if user in room.members:
         return
     if len(room.members) >= MEMBERS_MAX:
-        raise Refusal("room-full", f"{room.name} has {MEMBERS_MAX} members")
+        raise RequestRejected("room-full", f"{room.name} has {MEMBERS_MAX} members")
     outputs.facts.append(MemberAdded(room.name, user))
     _publish(outputs, room.name, "room.joined", {"user": user, "at_ms": context.now_ms})
 
 
 def _post(room: Room, request: RoomRequest, outputs: Outputs) -> None:
     if request.user not in room.members:
-        raise Refusal("not-a-member", f"join {room.name} first")
+        raise RequestRejected("not-a-member", f"join {room.name} first")
     if request.message_id in room.messages.by_id:
-        raise Refusal("repeated-id", f"message {request.message_id} was posted before")
+        raise RequestRejected("repeated-id", f"message {request.message_id} was posted before")
     outputs.facts.append(
         RoomPosted(room.name, request.user, request.message_id, request.text, request.at_ms)
     )
@@ -112,11 +118,11 @@ def _publish(outputs: Outputs, room: str, kind: str, body: dict[str, Any]) -> No
     outputs.rooms.append(RoomEvent(room, kind, {"room": room, **body}))
 
 
-def _history(request: RoomRequest, state: PartitionState, outputs: Outputs) -> None:
+def _history(request: RoomRequest, state: ChatPartitionState, outputs: Outputs) -> None:
     room = state.rooms.get(request.to)
     if room is None or request.user not in room.members:
-        raise Refusal("not-a-member", f"{request.user} is not a member of {request.to}")
+        raise RequestRejected("not-a-member", f"{request.user} is not a member of {request.to}")
     if request.reply_to is not None:
         body = page_of(list(room.messages.by_id.values()), request.before, request.limit)
         body |= {"with": room_conversation_id(room.name), "members": sorted(room.members)}
-        outputs.replies.append(Reply(request.reply_to, body))
+        outputs.replies.append(QueryReply(request.reply_to, body))

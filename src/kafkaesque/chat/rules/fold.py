@@ -27,22 +27,22 @@ from kafkaesque.chat.rules.facts import (
 from kafkaesque.chat.rules.names import COMMANDS_REMEMBERED_MAX, CONVERSATIONS_MAX
 from kafkaesque.chat.rules.state import (
     Account,
+    ChatPartitionState,
     Conversation,
+    DeliveryStage,
     EntityKey,
-    Message,
-    PartitionState,
+    MessageCopy,
     Room,
-    Stage,
 )
 
 
-def fold_all(state: PartitionState, facts: Iterable[AnyFact]) -> PartitionState:
+def fold_all(state: ChatPartitionState, facts: Iterable[AnyFact]) -> ChatPartitionState:
     for fact in facts:
         fold(state, fact)
     return state
 
 
-def fold(state: PartitionState, fact: AnyFact) -> PartitionState:
+def fold(state: ChatPartitionState, fact: AnyFact) -> ChatPartitionState:
     """Applies `fact` to `state` in place and returns it."""
     match fact:
         case AccountCreated():
@@ -53,10 +53,12 @@ def fold(state: PartitionState, fact: AnyFact) -> PartitionState:
         case CommandTaken():
             _take_command(state, fact)
         case MessageSent():
-            message = Message(fact.message_id, fact.user, fact.text, fact.sent_ms, Stage.SENDING)
+            message = MessageCopy(
+                fact.message_id, fact.user, fact.text, fact.sent_ms, DeliveryStage.SENDING
+            )
             _add_message(state, fact.user, fact.to, message)
         case MessageTaken():
-            message = Message(fact.message_id, fact.sender, fact.text, fact.sent_ms)
+            message = MessageCopy(fact.message_id, fact.sender, fact.text, fact.sent_ms)
             _add_message(state, fact.user, fact.sender, message)
         case MessageSettled() | MessagesMarked():
             conversation = state.conversation(fact.user, fact.peer)
@@ -70,7 +72,7 @@ def fold(state: PartitionState, fact: AnyFact) -> PartitionState:
     return state
 
 
-def _delete_account(state: PartitionState, fact: AccountDeleted) -> None:
+def _delete_account(state: ChatPartitionState, fact: AccountDeleted) -> None:
     account = state.accounts.get(fact.user)
     if account is None:
         return
@@ -83,7 +85,7 @@ def _delete_account(state: PartitionState, fact: AccountDeleted) -> None:
         state.dirty.add(EntityKey("conversation", fact.user, peer))
 
 
-def _take_command(state: PartitionState, fact: CommandTaken) -> None:
+def _take_command(state: ChatPartitionState, fact: CommandTaken) -> None:
     account = state.accounts.get(fact.user)
     if account is None:
         return
@@ -93,7 +95,7 @@ def _take_command(state: PartitionState, fact: CommandTaken) -> None:
     state.dirty.add(EntityKey("account", fact.user))
 
 
-def _add_message(state: PartitionState, user: str, peer: str, message: Message) -> None:
+def _add_message(state: ChatPartitionState, user: str, peer: str, message: MessageCopy) -> None:
     if state.account(user) is None:
         return
     conversations = state.conversations.setdefault(user, {})
@@ -110,7 +112,7 @@ def _add_message(state: PartitionState, user: str, peer: str, message: Message) 
             state.dirty.add(EntityKey("conversation", user, oldest))
 
 
-def _move_user(state: PartitionState, fact: RoomEntered | RoomLeft) -> None:
+def _move_user(state: ChatPartitionState, fact: RoomEntered | RoomLeft) -> None:
     account = state.account(fact.user)
     if account is None:
         return
@@ -122,7 +124,7 @@ def _move_user(state: PartitionState, fact: RoomEntered | RoomLeft) -> None:
 
 
 def _fold_room(
-    state: PartitionState, fact: RoomCreated | MemberAdded | MemberRemoved | RoomPosted
+    state: ChatPartitionState, fact: RoomCreated | MemberAdded | MemberRemoved | RoomPosted
 ) -> None:
     if isinstance(fact, RoomCreated):
         state.rooms[fact.room] = Room(fact.room, fact.by, fact.at_ms, {fact.by: None})
@@ -133,5 +135,5 @@ def _fold_room(
     elif isinstance(fact, MemberRemoved):
         room.members.pop(fact.user, None)
     else:
-        room.add(Message(fact.message_id, fact.sender, fact.text, fact.sent_ms))
+        room.add(MessageCopy(fact.message_id, fact.sender, fact.text, fact.sent_ms))
     state.dirty.add(EntityKey("room", fact.room))

@@ -14,7 +14,7 @@ from kafkaesque.chat.rules.handovers import AnyHandover, ReplyTo
 from kafkaesque.events.chat import MessageStage
 
 
-class Refusal(Exception):
+class RequestRejected(Exception):
     """A rule rejected the request. The code is for programs, the message for people."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -40,7 +40,7 @@ class RoomEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class QueryReply:
     """The reply to a query; an error if `code` is set."""
 
     to: ReplyTo
@@ -66,7 +66,7 @@ class Outputs:
     handovers: list[AnyHandover] = field(default_factory=list)
     inbox: list[InboxEvent] = field(default_factory=list)
     rooms: list[RoomEvent] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
+    replies: list[QueryReply] = field(default_factory=list)
     directory: list[DirectoryEntry] = field(default_factory=list)
     stages: list[MessageStage] = field(default_factory=list)
     is_repeat: bool = False

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from kafkaesque.chat.rules.state import Account, Conversation, EntityKey, PartitionState, Room
+from kafkaesque.chat.rules.state import Account, ChatPartitionState, Conversation, EntityKey, Room
 from kafkaesque.model.errors import check
 from kafkaesque.model.ids import Offset
 
@@ -33,7 +33,7 @@ class SnapshotUnreadable(Exception):
 
 
 def encode_snapshot(
-    state: PartitionState, journal_next: Offset
+    state: ChatPartitionState, journal_next: Offset
 ) -> list[tuple[bytes, bytes | None]]:
     """Key and value of the record of each dirty entity, then those of the header."""
     records = []
@@ -47,11 +47,11 @@ def encode_snapshot(
 
 def decode_snapshot(
     records: Iterable[tuple[bytes, bytes | None]],
-) -> tuple[PartitionState, Offset]:
+) -> tuple[ChatPartitionState, Offset]:
     """The state and the next journal offset; an empty state and 0 without a snapshot."""
     newest = dict(records)
     header = newest.pop(HEADER_KEY, None)
-    state = PartitionState()
+    state = ChatPartitionState()
     if header is None:
         return state, Offset(0)
     for key, value in newest.items():
@@ -64,7 +64,7 @@ def decode_snapshot(
     return state, Offset(journal_next)
 
 
-def find_entity(state: PartitionState, key: EntityKey) -> Account | Conversation | Room | None:
+def find_entity(state: ChatPartitionState, key: EntityKey) -> Account | Conversation | Room | None:
     match key.kind:
         case "account":
             return state.accounts.get(key.name)
@@ -74,7 +74,7 @@ def find_entity(state: PartitionState, key: EntityKey) -> Account | Conversation
     return state.conversation(key.name, key.peer)
 
 
-def _place(state: PartitionState, key: bytes, value: bytes) -> None:
+def _place(state: ChatPartitionState, key: bytes, value: bytes) -> None:
     try:
         kind, name, peer = key.decode().split("/")
         entity = _decoders[kind].decode(_body(value))

@@ -15,7 +15,7 @@ import msgspec
 from kafkaesque.chat.rules.names import MESSAGES_KEPT_MAX, TEXT_KEPT_BYTES_MAX
 
 
-class Stage(IntEnum):
+class DeliveryStage(IntEnum):
     """How far a message has come. A message's stage only increases."""
 
     SENDING = 0
@@ -25,14 +25,14 @@ class Stage(IntEnum):
     FAILED = 4
 
 
-class Message(msgspec.Struct, array_like=True):
+class MessageCopy(msgspec.Struct, array_like=True):
     """One participant's copy of a message."""
 
     id: str
     sender: str
     text: str
     sent_ms: int
-    stage: int = int(Stage.QUEUED)
+    stage: int = int(DeliveryStage.QUEUED)
 
     @property
     def size_bytes(self) -> int:
@@ -42,14 +42,14 @@ class Message(msgspec.Struct, array_like=True):
 class Messages(msgspec.Struct):
     """The last messages of a conversation or room, oldest first."""
 
-    by_id: dict[str, Message] = {}
+    by_id: dict[str, MessageCopy] = {}
     size_bytes: int = 0
 
-    def add(self, message: Message) -> None:
+    def add(self, message: MessageCopy) -> None:
         self.by_id[message.id] = message
         self.size_bytes += message.size_bytes
 
-    def drop(self, message: Message) -> None:
+    def drop(self, message: MessageCopy) -> None:
         del self.by_id[message.id]
         self.size_bytes -= message.size_bytes
 
@@ -67,13 +67,13 @@ class Conversation(msgspec.Struct):
     undelivered_bytes: int = 0
     last_ms: int = 0
 
-    def is_undelivered(self, message: Message) -> bool:
-        return message.sender == self.peer and message.stage < Stage.DELIVERED
+    def is_undelivered(self, message: MessageCopy) -> bool:
+        return message.sender == self.peer and message.stage < DeliveryStage.DELIVERED
 
-    def is_unread(self, message: Message) -> bool:
-        return message.sender == self.peer and message.stage < Stage.READ
+    def is_unread(self, message: MessageCopy) -> bool:
+        return message.sender == self.peer and message.stage < DeliveryStage.READ
 
-    def add(self, message: Message) -> None:
+    def add(self, message: MessageCopy) -> None:
         if message.id in self.messages.by_id:
             return
         self.messages.add(message)
@@ -90,7 +90,7 @@ class Conversation(msgspec.Struct):
                 self._count(message, -1)
                 self.messages.drop(message)
 
-    def _count(self, message: Message, sign: int) -> None:
+    def _count(self, message: MessageCopy, sign: int) -> None:
         self.unread += sign * self.is_unread(message)
         if self.is_undelivered(message):
             self.undelivered += sign
@@ -131,7 +131,7 @@ class Room(msgspec.Struct):
     members: dict[str, None] = {}
     messages: Messages = msgspec.field(default_factory=Messages)
 
-    def add(self, message: Message) -> None:
+    def add(self, message: MessageCopy) -> None:
         if message.id in self.messages.by_id:
             return
         self.messages.add(message)
@@ -147,7 +147,7 @@ class EntityKey(NamedTuple):
     peer: str = ""
 
 
-class PartitionState:
+class ChatPartitionState:
     """All entities of one partition."""
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ class PartitionState:
         account = self.accounts.get(user)
         return account is not None and command_id in account.taken
 
-    def same_as(self, other: PartitionState) -> bool:
+    def same_as(self, other: ChatPartitionState) -> bool:
         """Whether both hold equal entities."""
         return (
             self.accounts == other.accounts

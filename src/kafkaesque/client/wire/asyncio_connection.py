@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.errors import AuthenticationFailed, ConnectionLost, reason
 from kafkaesque.client.wire.protocol import LENGTH_BYTES, ClientProtocol, Exchange
-from kafkaesque.client.wire.sasl import Credentials
+from kafkaesque.client.wire.sasl import SaslCredentials
 from kafkaesque.model.errors import ProtocolError
 from kafkaesque.wire.table import VERSION_MAX, Request, Response
 
@@ -46,7 +46,7 @@ class AsyncConnection:
         address: Address,
         *,
         tls: ssl.SSLContext | None = None,
-        credentials: Credentials | None = None,
+        credentials: SaslCredentials | None = None,
         client_id: str = "kafkaesque",
     ) -> AsyncConnection:
         """Raises ConnectionLost; AuthenticationFailed if trying again does not help."""
@@ -106,7 +106,7 @@ class AsyncConnection:
         self._writer.writelines(frame)
         return future
 
-    async def _shake_hands(self, credentials: Credentials | None) -> None:
+    async def _shake_hands(self, credentials: SaslCredentials | None) -> None:
         steps = self._protocol.handshake(credentials, secrets.token_urlsafe(18))
         try:
             step: Exchange = next(steps)

@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 from kafkaesque import __version__
 from kafkaesque.client.wire.errors import ApiUnsupported, AuthenticationFailed, error_name
 from kafkaesque.client.wire.sasl import (
-    Credentials,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
+    SaslCredentials,
     SaslFailed,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
@@ -129,7 +129,7 @@ class ClientProtocol:
         return decode_response(response, frame, version)
 
     def handshake(
-        self, credentials: Credentials | None, nonce: str
+        self, credentials: SaslCredentials | None, nonce: str
     ) -> Generator[Exchange, Any, None]:
         """Yields requests; is sent the response to each. Ends when requests may follow.
 
@@ -157,7 +157,9 @@ class ClientProtocol:
             },
         )
 
-    def _authenticate(self, credentials: Credentials, nonce: str) -> Generator[Exchange, Any, None]:
+    def _authenticate(
+        self, credentials: SaslCredentials, nonce: str
+    ) -> Generator[Exchange, Any, None]:
         if SaslHandshakeRequest.API_KEY not in self.api_versions.apis:
             raise AuthenticationFailed(
                 f"{self._peer} has no SASL: its listener needs another security.protocol"

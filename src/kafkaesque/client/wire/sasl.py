@@ -45,7 +45,7 @@ class SaslFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class SaslCredentials:
     """A user's name and password, and the mechanism to prove them by."""
 
     mechanism: str
@@ -54,7 +54,7 @@ class Credentials:
 
     def __repr__(self) -> str:
         """Without the password: settings end up in logs and in Spark's plans."""
-        return f"Credentials({self.mechanism}, {self.username!r})"
+        return f"SaslCredentials({self.mechanism}, {self.username!r})"
 
 
 class SaslExchange(Protocol):
@@ -67,7 +67,7 @@ class SaslExchange(Protocol):
         ...
 
 
-def start_exchange(credentials: Credentials, nonce: str) -> SaslExchange:
+def start_exchange(credentials: SaslCredentials, nonce: str) -> SaslExchange:
     """The exchange for the mechanism of `credentials`, which is one of MECHANISMS."""
     if credentials.mechanism == "PLAIN":
         return Plain(credentials)
@@ -77,7 +77,7 @@ def start_exchange(credentials: Credentials, nonce: str) -> SaslExchange:
 class Plain:
     """RFC 4616: one message, and an empty answer."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: SaslCredentials) -> None:
         self._credentials = credentials
 
     def first(self) -> bytes:
@@ -91,7 +91,7 @@ class Plain:
 class Scram:
     """RFC 5802 without channel binding. The server proves that it knows the password too."""
 
-    def __init__(self, credentials: Credentials, nonce: str) -> None:
+    def __init__(self, credentials: SaslCredentials, nonce: str) -> None:
         self._digest = _DIGESTS[credentials.mechanism]
         self._password = credentials.password.encode()
         self._nonce = nonce

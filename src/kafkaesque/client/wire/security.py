@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kafkaesque.client.wire.sasl import MECHANISMS, Credentials
+from kafkaesque.client.wire.sasl import MECHANISMS, SaslCredentials
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -40,7 +40,7 @@ class Security:
     key_file: str | None = None
     key_password: str | None = None
     verify_host: bool = True
-    credentials: Credentials | None = None
+    credentials: SaslCredentials | None = None
 
     def __repr__(self) -> str:
         """Without the key's password: settings end up in logs and in Spark's plans."""
@@ -86,7 +86,7 @@ def read_security(properties: Mapping[str, str]) -> Security:
     )
 
 
-def _credentials(properties: Mapping[str, str]) -> Credentials:
+def _credentials(properties: Mapping[str, str]) -> SaslCredentials:
     mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or ""
     if mechanism.upper() not in MECHANISMS:
         raise UnsupportedSecurity(
@@ -103,4 +103,4 @@ def _credentials(properties: Mapping[str, str]) -> Credentials:
             "SASL needs a user and a password: set sasl.username and sasl.password, "
             "or sasl.jaas.config"
         )
-    return Credentials(mechanism.upper(), username, password)
+    return SaslCredentials(mechanism.upper(), username, password)

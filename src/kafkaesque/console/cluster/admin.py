@@ -55,7 +55,7 @@ class AdminRequestFailed(Exception):
     """The request failed; the message gives the reason."""
 
 
-class ClusterAdmin:
+class ConsoleAdmin:
     """Sends requests to the controller or a group's coordinator. `controller` returns the current id."""
 
     def __init__(self, links: ConnectionPool, controller: Callable[[], int]) -> None:

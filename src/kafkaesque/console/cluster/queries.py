@@ -26,7 +26,6 @@ from kafkaesque.client.wire.asyncio_connection import AsyncConnection
 from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost
 from kafkaesque.client.wire.pool import ConnectionPool
 from kafkaesque.console.rules.phantom_lag import (
-    AbortedTransaction,
     UnreadRange,
     next_readable_offset,
 )
@@ -346,10 +345,7 @@ async def next_readable_offsets(
         offset = unread.committed
         for part in (item for one in answer.responses for item in one.partitions):
             if not part.error_code and part.records is not None:
-                aborted = [
-                    AbortedTransaction(item.producer_id, item.first_offset)
-                    for item in part.aborted_transactions or ()
-                ]
+                aborted = part.aborted_transactions or ()
                 offset = next_readable_offset(part.records, aborted, unread.committed)
         return unread, offset
 

@@ -23,7 +23,7 @@ from kafkaesque.console.rules.event_log import EventLog, changes_between
 from kafkaesque.console.rules.history import MetricHistory
 from kafkaesque.console.rules.lag import OffsetClock
 from kafkaesque.console.rules.phantom_lag import PhantomLag
-from kafkaesque.console.rules.view import ClusterView, GroupView, PartitionKey
+from kafkaesque.console.rules.view import ConsoleClusterView, GroupView, PartitionKey
 
 INTERVAL_S: Final = 1.0
 BUSY_SHARE: Final = 0.1
@@ -56,7 +56,7 @@ class Sampler:
     """Readers use `view`, `history` and `events` directly; `next_sample` waits for a newer view."""
 
     def __init__(self, links: ConnectionPool, interval_s: float = INTERVAL_S) -> None:
-        self.view = ClusterView()
+        self.view = ConsoleClusterView()
         self.history = MetricHistory()
         self.events = EventLog()
         self.sample_count = 0
@@ -104,7 +104,7 @@ class Sampler:
         except ConnectionLost as error:
             after = dataclasses.replace(before, error=str(error))
         except ApiUnsupported as error:
-            after = ClusterView(error=str(error), sampled_s=before.sampled_s)
+            after = ConsoleClusterView(error=str(error), sampled_s=before.sampled_s)
         self.events.add(now_s, changes_between(before, after))
         if after.error is None and before.sampled_s:
             self.history.add(now_s, {"elections": view_builder.count_elections(before, after)})
@@ -113,11 +113,11 @@ class Sampler:
         async with self._sampled:
             self._sampled.notify_all()
 
-    async def _read_cluster(self, before: ClusterView, now_s: float) -> ClusterView:
+    async def _read_cluster(self, before: ConsoleClusterView, now_s: float) -> ConsoleClusterView:
         metadata = await requests.fetch_metadata(self._links)
         up = {item.node_id: Address(item.host, item.port) for item in metadata.brokers}
         self._links.set_brokers(up)
-        view = ClusterView(metadata.cluster_id, metadata.controller_id, sampled_s=now_s)
+        view = ConsoleClusterView(metadata.cluster_id, metadata.controller_id, sampled_s=now_s)
         view.brokers = view_builder.build_brokers(metadata, before)
         view.topics = view_builder.build_topics(metadata, before)
         leaders = view_builder.leaders_of(view.topics.values())
@@ -144,8 +144,8 @@ class Sampler:
 
     async def _read_groups(
         self,
-        view: ClusterView,
-        before: ClusterView,
+        view: ConsoleClusterView,
+        before: ConsoleClusterView,
         leaders: Mapping[PartitionKey, int],
         now_s: float,
     ) -> None:
@@ -175,7 +175,7 @@ class Sampler:
         view_builder.set_topic_groups(view)
 
     async def _read_details(
-        self, view: ClusterView, leaders: Mapping[PartitionKey, int], now_s: float
+        self, view: ConsoleClusterView, leaders: Mapping[PartitionKey, int], now_s: float
     ) -> None:
         if self._schedule.is_due("sizes", SIZES_EVERY_S, now_s):
             up = [broker.id for broker in view.brokers.values() if broker.is_up]
@@ -193,7 +193,7 @@ class Sampler:
             view_builder.set_settings(view.topics, settings)
             view_builder.set_oldest(view.topics, oldest)
 
-    def _record_history(self, view: ClusterView, now_s: float) -> None:
+    def _record_history(self, view: ConsoleClusterView, now_s: float) -> None:
         topics, groups = view.topics.values(), view.groups.values()
         values = {
             "records_in": sum(topic.rate or 0.0 for topic in topics),

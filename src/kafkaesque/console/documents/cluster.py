@@ -10,7 +10,7 @@ from kafkaesque.console.documents.state import ConsoleState
 from kafkaesque.console.rules.event_log import LoggedEvent
 from kafkaesque.console.rules.health import health_of
 from kafkaesque.console.rules.paging import ListPage, paginate, read_page_request
-from kafkaesque.console.rules.view import BrokerView, Document, PartitionView
+from kafkaesque.console.rules.view import ConsoleBrokerView, Document, PartitionView
 from kafkaesque.console.services.scraper import client_rows
 
 T = TypeVar("T")
@@ -127,7 +127,7 @@ def brokers(state: ConsoleState) -> Document:
     }
 
 
-def broker_row(broker: BrokerView, controller: int) -> Document:
+def broker_row(broker: ConsoleBrokerView, controller: int) -> Document:
     return {
         "id": broker.id,
         "address": broker.address,

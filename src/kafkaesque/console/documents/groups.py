@@ -14,7 +14,7 @@ from kafkaesque.admin.rules.offset_reset import Bounds, OffsetSpec, Shift, plan_
 from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost
 from kafkaesque.console.cluster.queries import describe_members
 from kafkaesque.console.documents.cluster import page_document
-from kafkaesque.console.documents.state import ConsoleState, NotFound
+from kafkaesque.console.documents.state import ConsoleState, ResourceNotFound
 from kafkaesque.console.messages.query import InvalidQuery, read_time_ms
 from kafkaesque.console.rules.lag import SENTENCES, TimeLag
 from kafkaesque.console.rules.paging import paginate, read_page_request
@@ -81,7 +81,7 @@ def group_row(state: ConsoleState, group: GroupView) -> Document:
 def find_group(state: ConsoleState, name: str) -> GroupView:
     group = state.sampler.view.groups.get(name)
     if group is None:
-        raise NotFound(f"consumer group '{name}' does not exist")
+        raise ResourceNotFound(f"consumer group '{name}' does not exist")
     return group
 
 
@@ -182,7 +182,7 @@ def _places(
         topic = topics.get(name)
         if topic is None:
             if wanted.topic is not None:
-                raise NotFound(f"topic '{name}' does not exist")
+                raise ResourceNotFound(f"topic '{name}' does not exist")
             continue
         for partition in topic.partitions:
             if not wanted.partitions or partition.index in wanted.partitions:

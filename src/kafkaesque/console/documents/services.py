@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkaesque.console.documents.groups import group_row
-from kafkaesque.console.documents.state import ConsoleState, NotFound
+from kafkaesque.console.documents.state import ConsoleState, ResourceNotFound
 from kafkaesque.console.documents.topics import topic_row
 from kafkaesque.console.rules.exposition import MetricSample
 from kafkaesque.console.rules.view import Document
@@ -159,7 +159,7 @@ def tasks(state: ConsoleState) -> Document:
 
 def find_queue(state: ConsoleState, queue: str) -> None:
     if dead_topic(queue) not in state.sampler.view.topics:
-        raise NotFound(f"queue '{queue}' does not exist")
+        raise ResourceNotFound(f"queue '{queue}' does not exist")
 
 
 async def dead_letters(state: ConsoleState, queue: str) -> Document:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkaesque.client.wire.pool import ConnectionPool
-from kafkaesque.console.cluster.admin import ClusterAdmin
+from kafkaesque.console.cluster.admin import ConsoleAdmin
 from kafkaesque.console.cluster.sampler import Sampler
 from kafkaesque.console.messages.producer import RecordProducer
 from kafkaesque.console.messages.scan import Scanner
@@ -23,7 +23,7 @@ class ConsoleState:
     sampler: Sampler
     scraper: Scraper
     scanner: Scanner
-    admin: ClusterAdmin
+    admin: ConsoleAdmin
     producer: RecordProducer
     coordination: CoordinationReader
     processes: ProcessControl
@@ -33,5 +33,5 @@ class ConsoleState:
     chat_url: str | None = None
 
 
-class NotFound(Exception):
+class ResourceNotFound(Exception):
     """The topic, group, queue or page does not exist."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kafkaesque.console.cluster.queries import describe_topic_settings
 from kafkaesque.console.documents.cluster import page_document, partition_row
-from kafkaesque.console.documents.state import ConsoleState, NotFound
+from kafkaesque.console.documents.state import ConsoleState, ResourceNotFound
 from kafkaesque.console.rules.paging import paginate, read_page_request
 from kafkaesque.console.rules.view import Document, TopicView
 
@@ -79,7 +79,7 @@ def topic_row(state: ConsoleState, topic: TopicView) -> Document:
 def find_topic(state: ConsoleState, name: str) -> TopicView:
     topic = state.sampler.view.topics.get(name)
     if topic is None:
-        raise NotFound(f"topic '{name}' does not exist")
+        raise ResourceNotFound(f"topic '{name}' does not exist")
     return topic
 
 

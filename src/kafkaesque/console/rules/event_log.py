@@ -9,7 +9,7 @@ from itertools import count
 from typing import Final
 
 from kafkaesque.console.rules.lag import SENTENCES, GroupStatus
-from kafkaesque.console.rules.view import ClusterView, GroupView, TopicView
+from kafkaesque.console.rules.view import ConsoleClusterView, GroupView, TopicView
 
 EVENTS_MAX: Final = 5000
 LISTED_ONE_BY_ONE_MAX: Final = 8
@@ -66,7 +66,7 @@ class EventLog:
         ]
 
 
-def changes_between(before: ClusterView, after: ClusterView) -> list[ClusterChange]:
+def changes_between(before: ConsoleClusterView, after: ConsoleClusterView) -> list[ClusterChange]:
     """All changes from `before` to `after`; none if either is not a sample yet."""
     if not before.sampled_s or not after.sampled_s:
         return []
@@ -90,14 +90,14 @@ def _sum_up(changes: list[ClusterChange], kind: str, words: str) -> list[Cluster
     return [*shown, ClusterChange(kind, changes[0].level, f"and {rest} more {words} at once")]
 
 
-def _reachability(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
+def _reachability(before: ConsoleClusterView, after: ConsoleClusterView) -> Iterator[ClusterChange]:
     if before.error is None and after.error is not None:
         yield ClusterChange("cluster", "bad", f"the cluster stopped answering: {after.error}")
     elif before.error is not None and after.error is None:
         yield ClusterChange("cluster", "good", "the cluster answers again")
 
 
-def _brokers(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
+def _brokers(before: ConsoleClusterView, after: ConsoleClusterView) -> Iterator[ClusterChange]:
     for number, broker in after.brokers.items():
         was = before.brokers.get(number)
         subject = f"broker/{number}"
@@ -113,7 +113,7 @@ def _brokers(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]
             )
 
 
-def _controller(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
+def _controller(before: ConsoleClusterView, after: ConsoleClusterView) -> Iterator[ClusterChange]:
     was, now = before.quorum, after.quorum
     if was is not None and now is not None and (was.leader, was.epoch) != (now.leader, now.epoch):
         yield ClusterChange(
@@ -132,7 +132,7 @@ def _controller(before: ClusterView, after: ClusterView) -> Iterator[ClusterChan
         )
 
 
-def _elections(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
+def _elections(before: ConsoleClusterView, after: ConsoleClusterView) -> Iterator[ClusterChange]:
     for topic in after.topics.values():
         was = before.topics.get(topic.name)
         if was is None or was.id != topic.id:
@@ -149,7 +149,7 @@ def _elections(before: ClusterView, after: ClusterView) -> Iterator[ClusterChang
                 yield ClusterChange("election", "info", text, f"topic/{topic.name}")
 
 
-def _replication(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
+def _replication(before: ConsoleClusterView, after: ConsoleClusterView) -> Iterator[ClusterChange]:
     for topic in after.topics.values():
         was = before.topics.get(topic.name)
         if was is None:
@@ -164,7 +164,7 @@ def _replication(before: ClusterView, after: ClusterView) -> Iterator[ClusterCha
             yield ClusterChange("replicas", "good", text, f"topic/{topic.name}")
 
 
-def _topics(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
+def _topics(before: ConsoleClusterView, after: ConsoleClusterView) -> Iterator[ClusterChange]:
     for name in before.topics.keys() - after.topics.keys():
         yield ClusterChange("topic", "warn", f"topic {name} was deleted", f"topic/{name}")
     for name, topic in after.topics.items():
@@ -194,7 +194,7 @@ def _topic(was: TopicView, topic: TopicView) -> Iterator[ClusterChange]:
             )
 
 
-def _groups(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
+def _groups(before: ConsoleClusterView, after: ConsoleClusterView) -> Iterator[ClusterChange]:
     for name in before.groups.keys() - after.groups.keys():
         yield ClusterChange("group", "info", f"group {name} disappeared", f"group/{name}")
     for name, group in after.groups.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kafkaesque.console.rules.lag import SENTENCES, GroupStatus
-from kafkaesque.console.rules.view import BrokerView, ClusterView
+from kafkaesque.console.rules.view import ConsoleBrokerView, ConsoleClusterView
 
 DISK_FREE_SHARE_MIN = 0.1
 NAMES_SHOWN = 3
@@ -30,7 +30,7 @@ class Health:
     findings: tuple[HealthFinding, ...] = ()
 
 
-def health_of(view: ClusterView) -> Health:
+def health_of(view: ConsoleClusterView) -> Health:
     if not view.sampled_s:
         return Health("unknown", view.error or "Connecting to the cluster ...")
     if view.error:
@@ -45,7 +45,7 @@ def health_of(view: ClusterView) -> Health:
     return Health(level, f"{_join(worst)}{more}.", findings)
 
 
-def _all_good(view: ClusterView) -> str:
+def _all_good(view: ConsoleClusterView) -> str:
     up = sum(1 for broker in view.brokers.values() if broker.is_up)
     readers = sum(1 for group in view.groups.values() if group.status is GroupStatus.OK)
     brokers = "The one broker is up" if len(view.brokers) == 1 else f"All {up} brokers are up"
@@ -56,7 +56,7 @@ def _all_good(view: ClusterView) -> str:
     return f"{brokers}; each of {_count(view.partition_count, 'partition')} {replicas}{groups}."
 
 
-def _findings(view: ClusterView) -> Iterator[HealthFinding]:
+def _findings(view: ConsoleClusterView) -> Iterator[HealthFinding]:
     down = [broker.id for broker in view.brokers.values() if not broker.is_up]
     if down:
         verb = "is" if len(down) == 1 else "are"
@@ -86,7 +86,7 @@ def _findings(view: ClusterView) -> Iterator[HealthFinding]:
     yield from _groups(view)
 
 
-def _disks(brokers: Iterable[BrokerView]) -> Iterator[HealthFinding]:
+def _disks(brokers: Iterable[ConsoleBrokerView]) -> Iterator[HealthFinding]:
     for broker in brokers:
         total, free = broker.disk_total_bytes, broker.disk_free_bytes
         if total and free is not None and free < DISK_FREE_SHARE_MIN * total:
@@ -94,7 +94,7 @@ def _disks(brokers: Iterable[BrokerView]) -> Iterator[HealthFinding]:
             yield HealthFinding("warn", text, "/brokers")
 
 
-def _groups(view: ClusterView) -> Iterator[HealthFinding]:
+def _groups(view: ConsoleClusterView) -> Iterator[HealthFinding]:
     by_status: dict[GroupStatus, list[str]] = {}
     for group in view.groups.values():
         if group.status.level != "good":

@@ -13,18 +13,12 @@ from typing import Final, NamedTuple
 from kafkaesque.console.rules.view import PartitionKey
 from kafkaesque.model.errors import CorruptMessage
 from kafkaesque.records.batch import HEADER_SIZE_BYTES, BatchHeader, Buffer, read_header
+from kafkaesque.wire.messages.fetch import AbortedTransaction
 
 RANGE_OFFSETS_MAX: Final = 500
 """Longer ranges are not checked: a group that far from the end really lags."""
 RANGES_CHECKED_MAX: Final = 64
 """Ranges checked in one sample."""
-
-
-class AbortedTransaction(NamedTuple):
-    """An entry of a Fetch response's list of aborted transactions."""
-
-    producer_id: int
-    first_offset: int
 
 
 class UnreadRange(NamedTuple):

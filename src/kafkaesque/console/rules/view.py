@@ -17,7 +17,7 @@ PartitionKey = tuple[str, int]
 
 
 @dataclass(slots=True)
-class BrokerView:
+class ConsoleBrokerView:
     id: int
     host: str
     port: int
@@ -185,12 +185,12 @@ class QuorumView:
 
 
 @dataclass(slots=True)
-class ClusterView:
+class ConsoleClusterView:
     """The whole cluster. While `error` is set, the cluster does not answer and the rest is stale."""
 
     cluster_id: str | None = None
     controller: int = -1
-    brokers: dict[int, BrokerView] = field(default_factory=dict)
+    brokers: dict[int, ConsoleBrokerView] = field(default_factory=dict)
     topics: dict[str, TopicView] = field(default_factory=dict)
     groups: dict[str, GroupView] = field(default_factory=dict)
     quorum: QuorumView | None = None

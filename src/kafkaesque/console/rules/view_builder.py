@@ -1,4 +1,4 @@
-"""Builds a `ClusterView` from the brokers' responses and from the view before it."""
+"""Builds a `ConsoleClusterView` from the brokers' responses and from the view before it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kafkaesque.console.rules.lag import (
 )
 from kafkaesque.console.rules.phantom_lag import PhantomLag, UnreadRange
 from kafkaesque.console.rules.view import (
-    BrokerView,
-    ClusterView,
+    ConsoleBrokerView,
+    ConsoleClusterView,
     GroupOffset,
     GroupView,
     PartitionKey,
@@ -47,10 +47,12 @@ SETTINGS: Final = ("retention.ms", "retention.bytes", "cleanup.policy")
 """Topic settings that a view contains."""
 
 
-def build_brokers(metadata: MetadataResponse, before: ClusterView) -> dict[int, BrokerView]:
+def build_brokers(
+    metadata: MetadataResponse, before: ConsoleClusterView
+) -> dict[int, ConsoleBrokerView]:
     """Brokers in the metadata are up; others that were seen before or hold a replica are down."""
     brokers = {
-        item.node_id: BrokerView(item.node_id, item.host, item.port, item.rack)
+        item.node_id: ConsoleBrokerView(item.node_id, item.host, item.port, item.rack)
         for item in metadata.brokers
     }
     missing = {number: (old.host, old.port, old.rack) for number, old in before.brokers.items()}
@@ -60,7 +62,7 @@ def build_brokers(metadata: MetadataResponse, before: ClusterView) -> dict[int, 
                 missing.setdefault(number, ("?", 0, None))
     for number, (host, port, rack) in missing.items():
         if number not in brokers:
-            brokers[number] = BrokerView(number, host, port, rack, is_up=False)
+            brokers[number] = ConsoleBrokerView(number, host, port, rack, is_up=False)
     for topic in metadata.topics:
         for partition in topic.partitions:
             if partition.leader_id in brokers:
@@ -76,7 +78,7 @@ def build_brokers(metadata: MetadataResponse, before: ClusterView) -> dict[int, 
     return dict(sorted(brokers.items()))
 
 
-def build_topics(metadata: MetadataResponse, before: ClusterView) -> dict[str, TopicView]:
+def build_topics(metadata: MetadataResponse, before: ConsoleClusterView) -> dict[str, TopicView]:
     """Data that is refreshed less often (starts, sizes, settings) is carried over from `before`."""
     topics: dict[str, TopicView] = {}
     for topic in metadata.topics:
@@ -140,7 +142,7 @@ def set_starts(topics: Mapping[str, TopicView], starts: Mapping[PartitionKey, in
             partition.start = starts.get((topic.name, partition.index), partition.start)
 
 
-def set_sizes(view: ClusterView, dirs: Mapping[int, LogDirs]) -> None:
+def set_sizes(view: ConsoleClusterView, dirs: Mapping[int, LogDirs]) -> None:
     """A partition's size is that of its leader; a follower's lag is reported by its own broker."""
     for number, found in dirs.items():
         broker = view.brokers.get(number)
@@ -182,7 +184,9 @@ def _number(text: str | None) -> int | None:
 
 
 def build_groups(
-    listed: Iterable[tuple[ListedGroup, int]], members: Mapping[str, int], before: ClusterView
+    listed: Iterable[tuple[ListedGroup, int]],
+    members: Mapping[str, int],
+    before: ConsoleClusterView,
 ) -> dict[str, GroupView]:
     """`listed` has each group with its coordinator. Offsets and lag windows are carried over from
     `before`; `evaluate_group` updates them."""
@@ -212,7 +216,7 @@ def end_offset(topics: Mapping[str, TopicView], key: PartitionKey) -> int | None
 
 
 def unread_ranges(
-    view: ClusterView, committed: Mapping[str, Mapping[PartitionKey, int]]
+    view: ConsoleClusterView, committed: Mapping[str, Mapping[PartitionKey, int]]
 ) -> UnreadRanges:
     """The ranges between committed offsets and the partitions' ends."""
     found = UnreadRanges([], [])
@@ -264,7 +268,7 @@ def set_trend(group: GroupView, points: list[tuple[float, float]]) -> None:
     group.catch_up_s = catch_up_s(group.lag, points)
 
 
-def set_topic_groups(view: ClusterView) -> None:
+def set_topic_groups(view: ConsoleClusterView) -> None:
     """Set the lag of each group on each topic."""
     for topic in view.topics.values():
         topic.groups = {}
@@ -276,7 +280,7 @@ def set_topic_groups(view: ClusterView) -> None:
                 topic_view.groups[group.name] = lag + (item.lag or 0)
 
 
-def count_elections(before: ClusterView, after: ClusterView) -> int:
+def count_elections(before: ConsoleClusterView, after: ConsoleClusterView) -> int:
     """Leader epochs that began between two samples, over all partitions."""
     total = 0
     for topic in after.topics.values():

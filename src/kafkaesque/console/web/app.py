@@ -17,7 +17,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from kafkaesque.client.wire.address import parse_bootstrap
 from kafkaesque.client.wire.pool import ConnectionPool
 from kafkaesque.client.wire.security import read_security
-from kafkaesque.console.cluster.admin import ClusterAdmin
+from kafkaesque.console.cluster.admin import ConsoleAdmin
 from kafkaesque.console.cluster.sampler import Sampler
 from kafkaesque.console.decoding.avro import Schemas
 from kafkaesque.console.documents.state import ConsoleState
@@ -65,7 +65,7 @@ def build_state(config: ConsoleConfig) -> ConsoleState:
         sampler=sampler,
         scraper=Scraper(urls, sampler.history),
         scanner=scanner,
-        admin=ClusterAdmin(links, lambda: sampler.view.controller),
+        admin=ConsoleAdmin(links, lambda: sampler.view.controller),
         producer=RecordProducer(properties),
         coordination=CoordinationReader(config.coordination),
         processes=processes,

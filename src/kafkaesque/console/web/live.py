@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from kafkaesque.console.documents.cluster import marks
-from kafkaesque.console.documents.state import ConsoleState, NotFound
+from kafkaesque.console.documents.state import ConsoleState, ResourceNotFound
 from kafkaesque.console.web.pages import Visit, context_of
 from kafkaesque.console.web.rendering import TemplateRenderer
 
@@ -55,7 +55,7 @@ class LiveUpdates:
                         sample = await sampler.next_sample(sample)
                 except TimeoutError:
                     yield b": keep-alive\n\n"
-        except NotFound:
+        except ResourceNotFound:
             yield sse_event("gone", visit.path)
         finally:
             self.streams -= 1

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from kafkaesque.client.wire.errors import ApiUnsupported, AuthenticationFailed, ConnectionLost
 from kafkaesque.console.cluster.admin import AdminRequestFailed
-from kafkaesque.console.documents.state import NotFound
+from kafkaesque.console.documents.state import ResourceNotFound
 from kafkaesque.console.messages.producer import ProduceFailed
 from kafkaesque.console.messages.query import InvalidQuery
 from kafkaesque.console.messages.scan import ScanFailed
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 BODY_BYTES_MAX: Final = 2 << 20
 ERROR_STATUSES: Final[dict[type[Exception], int]] = {
-    NotFound: 404,
+    ResourceNotFound: 404,
     InvalidQuery: 400,
     AdminRequestFailed: 409,
     ScanFailed: 503,

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from kafkaesque.console.documents.state import ConsoleState, NotFound
+from kafkaesque.console.documents.state import ConsoleState, ResourceNotFound
 from kafkaesque.console.web.config import ConsoleConfig
 from kafkaesque.console.web.live import STREAMS_MAX, LiveUpdates
 from kafkaesque.console.web.metrics import CONTENT_TYPE, PageTimings, exposition
@@ -69,7 +69,7 @@ class Site:
         # The scope has the decoded path; names may contain slashes and percent signs.
         visit = find_visit(request.scope["path"], dict(request.query_params), is_operator)
         if visit is None:
-            raise NotFound("the page does not exist")
+            raise ResourceNotFound("the page does not exist")
         try:
             require_reader(request, self.access, self._is_private)
             context = await context_of(self._state, visit)
@@ -94,7 +94,7 @@ class Site:
         is_operator = session_of(request, self.access) is not None
         visit = find_visit(path, query, is_operator)
         if visit is None:
-            raise NotFound("the page does not exist")
+            raise ResourceNotFound("the page does not exist")
         names = [name for name in series.split(",") if name]
         return StreamingResponse(
             self._live.stream(visit, names),
@@ -106,7 +106,7 @@ class Site:
         """A static file, compressed at startup. Its URL has a version, so browsers may cache it."""
         found = self._assets.get(request.path_params["file"])
         if found is None:
-            raise NotFound("the file does not exist")
+            raise ResourceNotFound("the file does not exist")
         media, plain, packed = found
         headers = {
             "Cache-Control": f"public, max-age={YEAR_S}, immutable",

@@ -65,7 +65,7 @@ class Subscriber(Generic[E]):
 
 
 @dataclass(slots=True)
-class _Partition(Generic[E]):
+class _FanOutPartition(Generic[E]):
     """One partition while it is read. All live records below `cursor` have been delivered."""
 
     cursor: Offset | None = None
@@ -86,14 +86,14 @@ class FanOut(Generic[E]):
 
     def __init__(self, topic_id: TopicId) -> None:
         self.topic_id = topic_id
-        self._partitions: dict[PartitionIndex, _Partition[E]] = {}
+        self._partitions: dict[PartitionIndex, _FanOutPartition[E]] = {}
         self.spills = 0
         """How often a full socket made a subscriber BLOCKED."""
 
     # -- joining and leaving -------------------------------------------------------------------------
 
     def add(self, subscriber: Subscriber[E]) -> None:
-        partition = self._partitions.setdefault(subscriber.partition, _Partition())
+        partition = self._partitions.setdefault(subscriber.partition, _FanOutPartition())
         partition.subscribers.setdefault(subscriber.key, []).append(subscriber)
         partition.count += 1
         if partition.cursor is not None:
@@ -169,7 +169,7 @@ class FanOut(Generic[E]):
             partition.catch_up_at = None
             partition.catching_up, partition.behind = {}, set()
 
-    def _place(self, partition: _Partition[E], subscriber: Subscriber[E]) -> None:
+    def _place(self, partition: _FanOutPartition[E], subscriber: Subscriber[E]) -> None:
         """Decides whether the subscriber is LIVE, BEHIND or refused."""
         check(partition.cursor is not None, "a subscriber is placed once its partition is read")
         cursor = partition.cursor or Offset(0)
@@ -192,7 +192,7 @@ class FanOut(Generic[E]):
             partition.behind.add(subscriber)
 
     def _refusal(
-        self, partition: _Partition[E], start_at: Position, number: PartitionIndex
+        self, partition: _FanOutPartition[E], start_at: Position, number: PartitionIndex
     ) -> str | None:
         if start_at.topic != self.topic_id:
             return "the topic was deleted and created again"
@@ -307,7 +307,7 @@ class FanOut(Generic[E]):
         partition.catch_up_at = None
         return True
 
-    def _join_catch_up(self, partition: _Partition[E], offset: Offset) -> None:
+    def _join_catch_up(self, partition: _FanOutPartition[E], offset: Offset) -> None:
         """Subscribers that wait for the next catch-up and need nothing before `offset` join this one."""
         for subscriber in [one for one in partition.behind if one.next_offset >= offset]:
             partition.behind.discard(subscriber)
@@ -329,7 +329,7 @@ class FanOut(Generic[E]):
             else:
                 partition.behind.add(subscriber)
 
-    def _leave_catch_up(self, partition: _Partition[E], subscriber: Subscriber[E]) -> None:
+    def _leave_catch_up(self, partition: _FanOutPartition[E], subscriber: Subscriber[E]) -> None:
         partition.behind.discard(subscriber)
         if subscriber in partition.catching_up.get(subscriber.key, ()):
             _remove_from(partition.catching_up, subscriber)
@@ -362,7 +362,7 @@ class FanOut(Generic[E]):
         )
 
 
-def _needs_catch_up(partition: _Partition[E]) -> bool:
+def _needs_catch_up(partition: _FanOutPartition[E]) -> bool:
     return bool(partition.behind) and partition.catch_up_at is None and partition.cursor is not None
 
 

@@ -19,7 +19,7 @@ from kafkaesque.gateway.rules.proxy_header import forwarded_address, parse_proxy
 from kafkaesque.model.errors import InvalidConfig
 
 
-class HandshakeResult(NamedTuple):
+class HandshakeOutcome(NamedTuple):
     """If `wire` is None, the client is refused: `answer` says why, and the connection closes."""
 
     wire: Framing | None
@@ -65,7 +65,7 @@ class ConnectionHandshake:
         self._is_header_read = not (rules.proxy_protocol and self._is_trusted)
         self._upgrade: Handshake | None = None
 
-    def feed(self, data: bytes) -> HandshakeResult | None:
+    def feed(self, data: bytes) -> HandshakeOutcome | None:
         """Returns None while more bytes are needed. Raises Violation for unknown protocols."""
         self._head += data
         if not self._is_header_read:
@@ -79,15 +79,15 @@ class ConnectionHandshake:
             return None
         return self._choose()
 
-    def _choose(self) -> HandshakeResult | None:
+    def _choose(self) -> HandshakeOutcome | None:
         head, self._head = self._head, b""
         if self._upgrade is not None or head[:1] == b"G":
             return self._feed_upgrade(head)
         if head[0] != PROTOCOL_VERSION:
             raise Violation(CloseCode.BAD_VERSION, f"version {head[0]}, not {PROTOCOL_VERSION}")
-        return HandshakeResult(TcpFraming(), b"", self._address, head)
+        return HandshakeOutcome(TcpFraming(), b"", self._address, head)
 
-    def _feed_upgrade(self, data: bytes) -> HandshakeResult | None:
+    def _feed_upgrade(self, data: bytes) -> HandshakeOutcome | None:
         if self._upgrade is None:
             self._upgrade = Handshake(self._rules.origins)
         done = self._upgrade.feed(data)
@@ -97,4 +97,4 @@ class ConnectionHandshake:
         if self._is_trusted and done.forwarded_for:
             address = forwarded_address(done.forwarded_for) or address
         wire = None if done.encoding is None else WebSocketFraming(done.encoding)
-        return HandshakeResult(wire, done.answer, address, done.rest)
+        return HandshakeOutcome(wire, done.answer, address, done.rest)

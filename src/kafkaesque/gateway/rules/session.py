@@ -29,11 +29,11 @@ from kafkaesque.edge.protocol.messages import (
 )
 from kafkaesque.gateway.rules.fan_out import Subscriber
 from kafkaesque.gateway.rules.outgoing import OutgoingEvent
-from kafkaesque.gateway.rules.tokens import Identity
+from kafkaesque.gateway.rules.tokens import TokenIdentity
 from kafkaesque.gateway.rules.users import User
 
 
-class Stage(Enum):
+class SessionStage(Enum):
     NEW = "new"
     GREETED = "greeted"
     READY = "ready"
@@ -47,18 +47,18 @@ _AUTHENTICATED: frozenset[type[Message]] = frozenset(
     {Auth, Ping, Send, Ask, Sub, Unsub, Credit, Logout}
 )
 
-ALLOWED: Mapping[Stage, frozenset[type[Message]]] = {
-    Stage.NEW: frozenset({Hello}),
-    Stage.GREETED: frozenset({Auth, Ping}),
-    Stage.READY: _AUTHENTICATED | {Resume},
-    Stage.RESUMING: _AUTHENTICATED,
+ALLOWED: Mapping[SessionStage, frozenset[type[Message]]] = {
+    SessionStage.NEW: frozenset({Hello}),
+    SessionStage.GREETED: frozenset({Auth, Ping}),
+    SessionStage.READY: _AUTHENTICATED | {Resume},
+    SessionStage.RESUMING: _AUTHENTICATED,
     # A client may resume again: after a snapshot, or to receive everything once more.
-    Stage.LIVE: _AUTHENTICATED | {Resume},
-    Stage.CLOSED: frozenset(),
+    SessionStage.LIVE: _AUTHENTICATED | {Resume},
+    SessionStage.CLOSED: frozenset(),
 }
 
 
-def check_allowed(stage: Stage, message: Message) -> None:
+def check_allowed(stage: SessionStage, message: Message) -> None:
     if type(message) not in ALLOWED[stage]:
         name = OPCODES[type(message)].name
         raise Violation(CloseCode.BAD_STATE, f"{name} is not allowed now ({stage.value})")
@@ -74,7 +74,7 @@ class Deadline(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class EdgeSession:
     """Everything in it can be handed over to another process.
 
     `user` and `identity` are set from READY on, `inbox` after RESUME.
@@ -85,10 +85,10 @@ class Session:
     opened_s: float
     received_s: float
     """When the client last sent something."""
-    stage: Stage = Stage.NEW
+    stage: SessionStage = SessionStage.NEW
     app_version: str = ""
     client: str = ""
-    identity: Identity | None = None
+    identity: TokenIdentity | None = None
     user: User | None = None
     inbox: Subscriber[OutgoingEvent] | None = None
     rooms: dict[str, Subscriber[OutgoingEvent]] = field(default_factory=dict)

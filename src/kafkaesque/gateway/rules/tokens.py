@@ -33,7 +33,7 @@ class KeyUnknown(TokenRefused):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class TokenIdentity:
     """The authenticated user of a connection."""
 
     user: str
@@ -80,8 +80,8 @@ class Tokens:
         self._revoked: dict[str, int] = {}
         self.key_set = KeySet()
 
-    def issue(self, user: str, now_ms: TimestampMs) -> tuple[str, Identity]:
-        identity = Identity(
+    def issue(self, user: str, now_ms: TimestampMs) -> tuple[str, TokenIdentity]:
+        identity = TokenIdentity(
             user, secrets.token_hex(16), TimestampMs(now_ms + self._ttl_ms), own=True
         )
         claims = {
@@ -93,7 +93,7 @@ class Tokens:
         }
         return jwt.encode(claims, self._secret, OWN_ALGORITHM), identity
 
-    def verify(self, token: str, now_ms: TimestampMs) -> Identity:
+    def verify(self, token: str, now_ms: TimestampMs) -> TokenIdentity:
         """Raises TokenRefused unless the token is valid now."""
         if len(token) > TOKEN_LENGTH_MAX:
             raise TokenRefused("too long")
@@ -141,7 +141,9 @@ class Tokens:
             raise TokenRefused("the token has no key id")
         raise KeyUnknown(f"no key {str(name)[:64]!r}")
 
-    def _check_claims(self, claims: Mapping[str, Any], own: bool, now_ms: TimestampMs) -> Identity:
+    def _check_claims(
+        self, claims: Mapping[str, Any], own: bool, now_ms: TimestampMs
+    ) -> TokenIdentity:
         user, expires_s = claims.get("sub"), claims.get("exp")
         begins_s = claims.get("nbf", 0)
         if not isinstance(user, str) or not 0 < len(user) <= NAME_LENGTH_MAX:
@@ -153,7 +155,7 @@ class Tokens:
         if begins_s * 1000 > now_ms + LEEWAY_MS:
             raise TokenRefused("not valid yet")
         token_id = claims.get("jti")
-        identity = Identity(
+        identity = TokenIdentity(
             user,
             token_id if isinstance(token_id, str) else "",
             TimestampMs(int(expires_s * 1000)),

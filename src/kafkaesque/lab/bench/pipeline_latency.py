@@ -150,14 +150,14 @@ def _running(
     **settings: str,
 ) -> Iterator[None]:
     """Runs `query` as `pipeline run` does, in its own directory."""
-    from kafkaesque.pipeline.operate.context import PipelineSettings, RunContext
+    from kafkaesque.pipeline.operate.context import PipelineContext, PipelineSettings
     from kafkaesque.pipeline.operate.streaming import Trigger, start_query
-    from kafkaesque.pipeline.paths import DataDirectory
+    from kafkaesque.pipeline.paths import PipelineDirectory
 
     _create(bootstrap, topic, _PARTITIONS)
     kafka = {"bootstrap.servers": bootstrap}
     chosen = PipelineSettings(archive_pattern=topic, **settings)  # type: ignore[arg-type]
-    context = RunContext(spark, DataDirectory(directory), kafka, "python", chosen)
+    context = PipelineContext(spark, PipelineDirectory(directory), kafka, "python", chosen)
     running = start_query(query, context, Trigger())
     try:
         yield

@@ -37,11 +37,11 @@ from kafkaesque.pipeline.errors import InvalidOption, PipelineError
 from kafkaesque.pipeline.kafka.cluster import Partition
 from kafkaesque.pipeline.kafka.fetching import first_timestamp
 from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange, ReadSettings
-from kafkaesque.pipeline.operate.context import PipelineSettings, RunContext
+from kafkaesque.pipeline.operate.context import PipelineContext, PipelineSettings
 from kafkaesque.pipeline.operate.progress import summarize
 from kafkaesque.pipeline.operate.queries import Query, WindowColumns
 from kafkaesque.pipeline.operate.streaming import Trigger, start_query
-from kafkaesque.pipeline.paths import DataDirectory
+from kafkaesque.pipeline.paths import PipelineDirectory
 from kafkaesque.pipeline.sinks.delta_table import BatchIdentity, ensure_table, open_table
 from kafkaesque.pipeline.source.checkpoint import committed_watermark_ms
 from kafkaesque.pipeline.source.offsets import from_spark, to_json
@@ -117,7 +117,7 @@ class SideTables:
 
 def backfill(
     query: Query,
-    context: RunContext,
+    context: PipelineContext,
     wanted: LogRange,
     on_progress: ProgressCallback = no_progress,
 ) -> SideTables:
@@ -137,7 +137,7 @@ def backfill(
 
 def replay(
     query: Query,
-    context: RunContext,
+    context: PipelineContext,
     wanted: LogRange,
     rows_max: int | None,
     on_progress: ProgressCallback = no_progress,
@@ -146,7 +146,7 @@ def replay(
     resolved = resolve(query, context, wanted)
     run = uuid.uuid4().hex[:8]
     directory = context.data.side_table(query.name, run)
-    side = replace(context, tables=directory, data=DataDirectory(directory / "run"))
+    side = replace(context, tables=directory, data=PipelineDirectory(directory / "run"))
     bounded = replace(
         query,
         transform=lambda records, settings: query.transform(until(records, resolved.end), settings),
@@ -170,7 +170,7 @@ def discard(side: SideTables) -> None:
 # Resolving and reading the range
 
 
-def resolve(query: Query, context: RunContext, wanted: LogRange) -> ResolvedRange:
+def resolve(query: Query, context: PipelineContext, wanted: LogRange) -> ResolvedRange:
     """The offsets of the range now. A side that is not given extends to the end of the log.
 
     For tables of windows, records around the range are included to complete its windows.
@@ -190,7 +190,7 @@ def resolve(query: Query, context: RunContext, wanted: LogRange) -> ResolvedRang
     return ResolvedRange(start, end, wanted)
 
 
-def _time_range(query: Query, context: RunContext, wanted: LogRange) -> LogRange:
+def _time_range(query: Query, context: PipelineContext, wanted: LogRange) -> LogRange:
     """The time from the first to the last record of a range of offsets.
 
     Windows are defined by time, and those at the edges need records before and after the offsets.
@@ -214,7 +214,7 @@ def _time_range(query: Query, context: RunContext, wanted: LogRange) -> LogRange
 
 
 def _resolve_bounds(
-    query: Query, context: RunContext, *bounds: Bound
+    query: Query, context: PipelineContext, *bounds: Bound
 ) -> list[dict[Partition, int]]:
     subscription = {
         name: value
@@ -237,7 +237,7 @@ def _bound(time_ms: int | None, offsets: Mapping[Partition, int] | None, word: s
 
 def _read(
     query: Query,
-    context: RunContext,
+    context: PipelineContext,
     start: Mapping[Partition, int],
     end: Mapping[Partition, int],
 ) -> DataFrame:
@@ -258,7 +258,7 @@ def until(records: DataFrame, end: Mapping[Partition, int]) -> DataFrame:
     return records.where(reduce(or_, kept) if kept else F.lit(False))
 
 
-def _reconcile(side: SideTables, context: RunContext) -> None:
+def _reconcile(side: SideTables, context: PipelineContext) -> None:
     """Applies the effect of the rest of the log on the rows of the range (`Query.reconcile`)."""
     query, resolved = side.query, side.resolved
     if query.reconcile is None:
@@ -327,7 +327,7 @@ def _task_progress(spark: SparkSession, on_progress: ProgressCallback) -> Iterat
 # Swapping the result in
 
 
-def swap(side: SideTables, context: RunContext) -> dict[str, int]:
+def swap(side: SideTables, context: PipelineContext) -> dict[str, int]:
     """Replaces the live rows that the range covers by those of the side tables; rows by table."""
     swapped = {}
     for table in side.query.tables:
@@ -459,7 +459,7 @@ def records_range_ms(
 
 
 def _swappable_windows(
-    windows: WindowColumns, side: SideTables, source: DeltaTable, context: RunContext
+    windows: WindowColumns, side: SideTables, source: DeltaTable, context: PipelineContext
 ) -> CompleteWindows:
     newest = pc.max(source.to_pyarrow_table(columns=[windows.newest])[windows.newest]).as_py()
     if newest is None:
@@ -478,7 +478,7 @@ def _swappable_windows(
     )
 
 
-def _log_start_ms(side: SideTables, context: RunContext) -> int | None:
+def _log_start_ms(side: SideTables, context: PipelineContext) -> int | None:
     """The time of the oldest record read in partitions that have lost older ones, the latest over
     these partitions; None if no partition has lost any."""
     (first,) = _resolve_bounds(side.query, context, Bound(word="earliest"))

@@ -11,7 +11,7 @@ from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.setting import Setting, SettingType, attributes_of, setting, settings_of
 from kafkaesque.pipeline.errors import InvalidOption
 from kafkaesque.pipeline.jobs.trends import TrendSettings
-from kafkaesque.pipeline.paths import DataDirectory
+from kafkaesque.pipeline.paths import PipelineDirectory
 from kafkaesque.pipeline.source.reading import Engine
 
 if TYPE_CHECKING:
@@ -117,11 +117,11 @@ def read_settings(values: Mapping[str, str]) -> PipelineSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class RunContext:
+class PipelineContext:
     """The environment shared by the queries and reports of one process."""
 
     spark: SparkSession
-    data: DataDirectory
+    data: PipelineDirectory
     kafka: Mapping[str, str]
     """Client properties by Kafka's names, including `bootstrap.servers`."""
     engine: Engine = "auto"

@@ -14,7 +14,7 @@ from typing import Any
 
 from deltalake.exceptions import DeltaError
 
-from kafkaesque.pipeline.operate.context import PipelineSettings, RunContext
+from kafkaesque.pipeline.operate.context import PipelineContext, PipelineSettings
 from kafkaesque.pipeline.operate.queries import Table
 from kafkaesque.pipeline.sinks.delta_table import maintain, open_table
 
@@ -27,7 +27,7 @@ def is_due(settings: PipelineSettings, batch: int) -> bool:
     return every > 0 and batch % every == every - 1
 
 
-def maintain_query_tables(tables: Iterable[Table], context: RunContext, now: datetime) -> None:
+def maintain_query_tables(tables: Iterable[Table], context: PipelineContext, now: datetime) -> None:
     """Maintains the tables of one query. A failure is only logged: the rows are committed, and the
     next maintenance tries again."""
     for table in tables:

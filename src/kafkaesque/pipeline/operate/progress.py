@@ -27,7 +27,7 @@ from kafkaesque.pipeline.errors import PipelineError
 from kafkaesque.pipeline.kafka.cluster import ClusterClient, ClusterSettings, Partition
 from kafkaesque.pipeline.kafka.groups import GroupOffsets
 from kafkaesque.pipeline.operate.status import append_feed, write_status
-from kafkaesque.pipeline.paths import DataDirectory
+from kafkaesque.pipeline.paths import PipelineDirectory
 from kafkaesque.pipeline.source.offsets import from_spark
 
 log = logging.getLogger(__name__)
@@ -154,7 +154,7 @@ class _Groups:
 class ProgressListener(StreamingQueryListener):
     """Publishes the progress of the queries announced to it and ignores all others."""
 
-    def __init__(self, data: DataDirectory, cluster: ClusterSettings, metrics: Metrics) -> None:
+    def __init__(self, data: PipelineDirectory, cluster: ClusterSettings, metrics: Metrics) -> None:
         self._data = data
         self._metrics = metrics
         self._statuses: dict[str, dict[str, Any]] = {}

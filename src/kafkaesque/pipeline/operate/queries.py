@@ -31,7 +31,7 @@ from kafkaesque.pipeline.jobs.posts import (
     without_known,
 )
 from kafkaesque.pipeline.jobs.trends import hashtag_windows, top_trends, trend_records
-from kafkaesque.pipeline.operate.context import PipelineSettings, RunContext
+from kafkaesque.pipeline.operate.context import PipelineContext, PipelineSettings
 from kafkaesque.pipeline.sinks.delta_table import (
     BatchIdentity,
     is_committed,
@@ -42,8 +42,8 @@ from kafkaesque.pipeline.sinks.writing import to_table, to_topic
 
 OutputMode = Literal["append", "update"]
 Transform = Callable[[DataFrame, PipelineSettings], DataFrame]
-Write = Callable[[DataFrame, BatchIdentity, RunContext], None]
-Reconcile = Callable[[RunContext, RunContext, str | None, DataFrame | None], None]
+Write = Callable[[DataFrame, BatchIdentity, PipelineContext], None]
+Reconcile = Callable[[PipelineContext, PipelineContext, str | None, DataFrame | None], None]
 """(side tables, live tables, predicate of the range, records after the range)"""
 
 POSTS_TOPIC = "social.posts"
@@ -238,13 +238,13 @@ def _stages(records: DataFrame) -> DataFrame:
 def _write_to(name: str, partition_by: Sequence[str] = ()) -> Write:
     """A `write` that appends all rows to one table."""
 
-    def write(rows: DataFrame, identity: BatchIdentity, context: RunContext) -> None:
+    def write(rows: DataFrame, identity: BatchIdentity, context: PipelineContext) -> None:
         to_table(rows, context.table(name), identity, partition_by)
 
     return write
 
 
-def write_posts(events: DataFrame, identity: BatchIdentity, context: RunContext) -> None:
+def write_posts(events: DataFrame, identity: BatchIdentity, context: PipelineContext) -> None:
     """Appends new posts and dead letters, then removes deleted posts."""
     path = context.table("posts")
     events.persist()
@@ -264,7 +264,7 @@ def write_posts(events: DataFrame, identity: BatchIdentity, context: RunContext)
         events.unpersist()
 
 
-def delete_posts(context: RunContext, deleted: DataFrame) -> None:
+def delete_posts(context: PipelineContext, deleted: DataFrame) -> None:
     """Removes deleted posts from the table. Idempotent, so it needs no batch number."""
     keys = sorted((row["network"], row["id"]) for row in deleted.collect())
     for start in range(0, len(keys), DELETIONS_AT_ONCE):
@@ -279,7 +279,7 @@ def delete_posts(context: RunContext, deleted: DataFrame) -> None:
 
 
 def reconcile_posts(
-    side: RunContext, live: RunContext, in_range: str | None, later: DataFrame | None
+    side: PipelineContext, live: PipelineContext, in_range: str | None, later: DataFrame | None
 ) -> None:
     """Removes posts from `side` that `live` has outside the range or that were deleted `later`.
 
@@ -298,7 +298,7 @@ def reconcile_posts(
         delete_posts(side, deletions(parse_posts(later)))
 
 
-def _delete_events(side: RunContext, events: list[str]) -> None:
+def _delete_events(side: PipelineContext, events: list[str]) -> None:
     for start in range(0, len(events), DELETIONS_AT_ONCE):
         listed = ", ".join(_quote(event) for event in events[start : start + DELETIONS_AT_ONCE])
         DeltaTable(side.table("posts")).delete(f"event_id IN ({listed})")
@@ -308,17 +308,19 @@ def _quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def write_trends(windows: DataFrame, identity: BatchIdentity, context: RunContext) -> None:
+def write_trends(windows: DataFrame, identity: BatchIdentity, context: PipelineContext) -> None:
     """Ranks the hashtags of each window. In append mode a batch holds each window completely."""
     to_table(top_trends(windows, context.settings.trends), context.table("trends"), identity)
 
 
-def write_live_trends(windows: DataFrame, identity: BatchIdentity, context: RunContext) -> None:
+def write_live_trends(
+    windows: DataFrame, identity: BatchIdentity, context: PipelineContext
+) -> None:
     records = trend_records(windows).repartition(1)
     to_topic(records, context.settings.trends_topic, context.kafka, identity)
 
 
-def write_chat_stages(events: DataFrame, identity: BatchIdentity, context: RunContext) -> None:
+def write_chat_stages(events: DataFrame, identity: BatchIdentity, context: PipelineContext) -> None:
     events.persist()
     try:
         rows = chat.stages(events).withColumn("date", F.to_date("event_time"))

@@ -24,7 +24,7 @@ from kafkaesque.pipeline.jobs import chat
 from kafkaesque.pipeline.kafka.cluster import EARLIEST, LATEST, ClusterClient, Partition
 from kafkaesque.pipeline.kafka.fetching import first_timestamp
 from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange, ReadSettings
-from kafkaesque.pipeline.operate.context import RunContext
+from kafkaesque.pipeline.operate.context import PipelineContext
 from kafkaesque.pipeline.operate.maintenance import archive_start, maintain_table
 from kafkaesque.pipeline.sinks.delta_table import (
     BatchIdentity,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportResult:
     """The result of a report."""
 
     name: str
@@ -108,7 +108,7 @@ def expected_range(
     return ExpectedRange(log_start, log_end, start, reached)
 
 
-def quality(context: RunContext, now: datetime) -> Report:
+def quality(context: PipelineContext, now: datetime) -> ReportResult:
     """Compare the archive with the log by partition; appended to table `quality`."""
     checkpoint = CheckpointRange.of(context.data.checkpoint("archive"))
     archive = _table(context, "archive").select(*rules.POSITION)
@@ -130,11 +130,11 @@ def quality(context: RunContext, now: datetime) -> Report:
     if alerts:
         _alert(context, "quality", alerts)
     rows = [row.asDict() for row in report.orderBy("topic", "partition").collect()]
-    return Report("quality", rows, alerts)
+    return ReportResult("quality", rows, alerts)
 
 
 def _log(
-    context: RunContext, checkpoint: CheckpointRange, held: Mapping[Partition, TableOffsets]
+    context: PipelineContext, checkpoint: CheckpointRange, held: Mapping[Partition, TableOffsets]
 ) -> tuple[DataFrame, dict[Partition, ExpectedRange]]:
     """Every partition that the archive should read or holds, also as a frame of LOG_SCHEMA."""
     pattern = context.settings.archive_pattern
@@ -177,7 +177,7 @@ def _log_ends(
 
 
 def _log_records(
-    context: RunContext, doubtful: Mapping[Partition, ExpectedRange], now: datetime
+    context: PipelineContext, doubtful: Mapping[Partition, ExpectedRange], now: datetime
 ) -> DataFrame:
     """The records a reader gets: no transaction markers, aborted or compacted records."""
     if not doubtful:
@@ -197,7 +197,7 @@ def _log_records(
     return records
 
 
-def chat_backlog(context: RunContext, now: datetime) -> Report:
+def chat_backlog(context: PipelineContext, now: datetime) -> ReportResult:
     """List undelivered messages and those unread for 24 h; replaces both tables."""
     states = chat.message_states(_table(context, "chat_stages"))
     waiting = chat.undelivered(states, now)
@@ -205,10 +205,10 @@ def chat_backlog(context: RunContext, now: datetime) -> Report:
     _replace(context.table("chat_undelivered"), waiting)
     _replace(context.table("chat_unread"), unread)
     rows = [row.asDict() for row in waiting.collect()]
-    return Report("chat-backlog", rows, [row.asDict() for row in unread.collect()])
+    return ReportResult("chat-backlog", rows, [row.asDict() for row in unread.collect()])
 
 
-def upkeep(context: RunContext, now: datetime) -> Report:
+def upkeep(context: PipelineContext, now: datetime) -> ReportResult:
     """Maintain every table: merge small files, delete expired archive rows, vacuum."""
     tables = sorted(context.data.table("x").parent.glob("*"))
     rows = [
@@ -216,21 +216,21 @@ def upkeep(context: RunContext, now: datetime) -> Report:
         for path in tables
         if open_table(path) is not None
     ]
-    return Report("upkeep", rows, [])
+    return ReportResult("upkeep", rows, [])
 
 
-REPORTS: dict[str, Callable[[RunContext, datetime], Report]] = {
+REPORTS: dict[str, Callable[[PipelineContext, datetime], ReportResult]] = {
     "quality": quality,
     "chat-backlog": chat_backlog,
     "upkeep": upkeep,
 }
 
 
-def run_report(name: str, context: RunContext) -> Report:
+def run_report(name: str, context: PipelineContext) -> ReportResult:
     return REPORTS[name](context, datetime.now(tz=UTC))
 
 
-def _table(context: RunContext, name: str) -> DataFrame:
+def _table(context: PipelineContext, name: str) -> DataFrame:
     path = context.table(name)
     if open_table(path) is None:
         raise PipelineError(f"there is no table '{name}' yet", f"run the query that writes {path}")
@@ -246,7 +246,7 @@ def _replace(path: Path, rows: DataFrame) -> None:
     write_deltalake(path, rows.toArrow(), mode="overwrite", schema_mode="overwrite")
 
 
-def _alert(context: RunContext, what: str, rows: list[dict[str, Any]]) -> None:
+def _alert(context: PipelineContext, what: str, rows: list[dict[str, Any]]) -> None:
     records = [
         (what.encode(), json.dumps({"alert": what, **row}, default=str).encode()) for row in rows
     ]

@@ -16,7 +16,7 @@ from typing import Any
 
 from kafkaesque.pipeline.errors import PipelineError
 from kafkaesque.pipeline.kafka.cluster import LATEST, ClusterClient, ClusterSettings, TopicMissing
-from kafkaesque.pipeline.paths import DataDirectory
+from kafkaesque.pipeline.paths import PipelineDirectory
 from kafkaesque.pipeline.source.offsets import from_spark
 
 FEED_SIZE_BYTES_MAX = 4 << 20
@@ -64,7 +64,7 @@ def is_alive(pid: int | None) -> bool:
     return True
 
 
-def statuses(data: DataDirectory) -> list[dict[str, Any]]:
+def statuses(data: PipelineDirectory) -> list[dict[str, Any]]:
     """The status of every query that ever ran here; `killed` if its process ended without recording it."""
     found = []
     for path in sorted((data.root / "queries").glob("*/status.json")):
@@ -91,7 +91,7 @@ def with_lag(status: Mapping[str, Any], settings: ClusterSettings) -> dict[str, 
     return {**status, "lag_records": lag}
 
 
-def request_stop(data: DataDirectory, name: str, timeout_s: float) -> None:
+def request_stop(data: PipelineDirectory, name: str, timeout_s: float) -> None:
     """Requests that a query stops and waits until it has.
 
     Raises PipelineError if the query does not run, or does not stop in time.

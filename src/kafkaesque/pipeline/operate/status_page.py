@@ -21,7 +21,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from kafkaesque.pipeline.operate.progress import Metrics
 from kafkaesque.pipeline.operate.status import read_status
-from kafkaesque.pipeline.paths import DataDirectory
+from kafkaesque.pipeline.paths import PipelineDirectory
 from kafkaesque.service.status_page import MakePage, Page, json_page, text_page
 
 BATCHES_SHOWN_MAX: Final = 200
@@ -30,7 +30,7 @@ BATCHES_SHOWN_MAX: Final = 200
 class QueryPages:
     """The pages of one process that runs the queries `names`."""
 
-    def __init__(self, data: DataDirectory, names: Sequence[str], metrics: Metrics) -> None:
+    def __init__(self, data: PipelineDirectory, names: Sequence[str], metrics: Metrics) -> None:
         self._data = data
         self._names = tuple(names)
         self._metrics = metrics

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kafkaesque.pipeline.errors import PipelineError
-from kafkaesque.pipeline.operate.context import RunContext
+from kafkaesque.pipeline.operate.context import PipelineContext
 from kafkaesque.pipeline.operate.maintenance import is_due, maintain_query_tables
 from kafkaesque.pipeline.operate.progress import Metrics, ProgressListener
 from kafkaesque.pipeline.operate.queries import Query
@@ -122,7 +122,10 @@ def _reason(text: str) -> str:
 
 
 def start_query(
-    query: Query, context: RunContext, trigger: Trigger, listener: ProgressListener | None = None
+    query: Query,
+    context: PipelineContext,
+    trigger: Trigger,
+    listener: ProgressListener | None = None,
 ) -> RunningQuery:
     """Raises CheckpointInUse, CheckpointLost or InvalidOption before anything is read."""
     checkpoint = context.data.checkpoint(query.name)
@@ -160,7 +163,7 @@ def start_query(
 
 
 def _each_batch(
-    query: Query, context: RunContext, own_id: str, gate: BatchGate
+    query: Query, context: PipelineContext, own_id: str, gate: BatchGate
 ) -> Callable[[DataFrame, int], None]:
     def write(rows: DataFrame, batch: int) -> None:
         gate.check_open()
@@ -189,12 +192,12 @@ class _Supervised:
     restart_at_s: float = 0.0
 
 
-class Supervisor:
+class QuerySupervisor:
     """Runs several queries in one Spark session until each has ended."""
 
     def __init__(
         self,
-        context: RunContext,
+        context: PipelineContext,
         trigger: Trigger,
         metrics: Metrics,
         stopping: threading.Event | None = None,

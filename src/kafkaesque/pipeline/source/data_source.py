@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 from kafkaesque.pipeline.kafka.fetching import read_range
 from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange
 from kafkaesque.pipeline.source.offsets import Offsets, from_spark, to_spark
-from kafkaesque.pipeline.source.options import SourceOptions, read_options
+from kafkaesque.pipeline.source.options import KafkaReadOptions, read_options
 from kafkaesque.pipeline.source.planning import Planner
 
 FORMAT = "kafkaesque"
@@ -79,7 +79,7 @@ class RangePartition(InputPartition):
 class TopicBatchReader(DataSourceReader):
     """Reads [start, end), resolved when the query is planned."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: KafkaReadOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -101,7 +101,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     `commit` and `stop` are not implemented: Spark calls the first one batch late, the second never.
     """
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: KafkaReadOptions) -> None:
         self._options = options
         self._planner: Planner | None = None
         self._target: dict[tuple[str, int], int] | None = None
@@ -170,7 +170,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(partition, self._options)
 
 
-def _read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+def _read(partition: InputPartition, options: KafkaReadOptions) -> Iterator[pa.RecordBatch]:
     """Reads a planned range. If none was planned, Spark passes its own partition, which has no rows."""
     if not isinstance(partition, RangePartition):
         return iter(())

@@ -61,7 +61,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions:
+class KafkaReadOptions:
     """The validated options of a read; created by `read_options`."""
 
     read: ReadSettings
@@ -76,7 +76,7 @@ class SourceOptions:
     tasks_min: int | None = None
 
 
-def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+def read_options(given: Mapping[str, str], *, streaming: bool) -> KafkaReadOptions:
     """Parses the options. Raises InvalidOption that names the invalid one."""
     options = {name.lower(): str(value) for name, value in given.items()}
     properties = kafka_properties(options)
@@ -90,7 +90,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         fetch_size_bytes=int(properties.get("max.partition.fetch.bytes", FETCH_SIZE_BYTES)),
         compiled={"compiled": True, "plain": False}.get(options.get("kafkaesque.decoder", "")),
     )
-    chosen = SourceOptions(
+    chosen = KafkaReadOptions(
         read=read,
         topics=topics,
         pattern=pattern,
@@ -205,7 +205,7 @@ def _bound(options: Mapping[str, str], side: str, default: str) -> Bound:
     return Bound(offsets=from_json(text, f"{side}Offsets"))
 
 
-def _reject_contradictions(options: SourceOptions, streaming: bool) -> None:
+def _reject_contradictions(options: KafkaReadOptions, streaming: bool) -> None:
     if not streaming and options.start.word == "latest":
         raise InvalidOption("a batch read cannot start at latest: it would read nothing")
     if options.rows_min and options.rows_max and options.rows_min > options.rows_max:

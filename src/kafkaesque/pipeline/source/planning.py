@@ -20,7 +20,7 @@ from kafkaesque.pipeline.kafka.cluster import (
 )
 from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange
 from kafkaesque.pipeline.source.offsets import Offsets, limit_end, split
-from kafkaesque.pipeline.source.options import Bound, SourceOptions
+from kafkaesque.pipeline.source.options import Bound, KafkaReadOptions
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 class Planner:
     """Offsets of one subscription."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: KafkaReadOptions) -> None:
         self._options = options
         self._cluster = ClusterClient(options.read.cluster)
 

@@ -13,7 +13,7 @@ from kafkaesque.pipeline.source.offsets import to_json
 from kafkaesque.pipeline.source.options import (
     BATCH_NAMES,
     Bound,
-    SourceOptions,
+    KafkaReadOptions,
     kafka_properties,
     read_kafka_security,
     read_options,
@@ -125,7 +125,7 @@ def _open(reader: object, spark: SparkSession, given: dict[str, str], engine: st
     return reader.format(FORMAT).options(**given).load()
 
 
-def _resolve(options: SourceOptions, bound: Bound) -> dict[Partition, int]:
+def _resolve(options: KafkaReadOptions, bound: Bound) -> dict[Partition, int]:
     planner = Planner(options)
     try:
         return planner.resolve(bound)

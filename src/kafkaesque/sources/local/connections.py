@@ -15,15 +15,15 @@ from aiohttp import web
 from kafkaesque.sources.local.feed import Feed
 from kafkaesque.sources.local.rules import formats
 from kafkaesque.sources.local.rules.timeline import Timeline
-from kafkaesque.sources.rules.generator import Entry, EntryKind
+from kafkaesque.sources.rules.generator import TimelineEntry, TimelineEntryKind
 from kafkaesque.sources.rules.hashtags import distinct
-from kafkaesque.sources.rules.x import Rule
+from kafkaesque.sources.rules.x import XRule
 
 KEEPALIVE_SECONDS = 15.0
 
 
 @dataclass(slots=True)
-class Faults:
+class ServerFaults:
     """Injected faults. Zero disables a fault. Counts are per connection, in entries sent."""
 
     disconnect_every: int = 0
@@ -44,7 +44,7 @@ class Faults:
 
 
 @dataclass(slots=True)
-class ServerCounts:
+class LocalServerCounts:
     """What the server has done since it started."""
 
     connections: int = 0
@@ -64,7 +64,7 @@ class ClientWriter(Protocol):
 
     async def send(self, data: bytes) -> None: ...
 
-    def render(self, entry: Entry) -> bytes | None:
+    def render(self, entry: TimelineEntry) -> bytes | None:
         """The frame of an entry; None if the client did not request it."""
         ...
 
@@ -87,7 +87,7 @@ class LocalConnection:
     """One client. `run` sends entries and returns when the connection is to be closed."""
 
     def __init__(
-        self, feed: Feed, faults: Faults, counts: ServerCounts, writer: ClientWriter
+        self, feed: Feed, faults: ServerFaults, counts: LocalServerCounts, writer: ClientWriter
     ) -> None:
         self._feed = feed
         self._faults = faults
@@ -120,7 +120,7 @@ class LocalConnection:
         finally:
             self._counts.open -= 1
 
-    async def _serve(self, entries: list[Entry] | tuple[()]) -> bool:
+    async def _serve(self, entries: list[TimelineEntry] | tuple[()]) -> bool:
         """Sends entries; returns whether to disconnect now."""
         for entry in entries:
             frame = self._writer.render(entry)
@@ -190,7 +190,7 @@ class _ResponseWriter:
 class JetstreamWriter(_SocketWriter):
     """Bluesky: all entries; the client filters."""
 
-    def render(self, entry: Entry) -> bytes | None:
+    def render(self, entry: TimelineEntry) -> bytes | None:
         return formats.jetstream_frame(self._timeline, entry)
 
 
@@ -201,7 +201,7 @@ class MastodonSocketWriter(_SocketWriter):
         super().__init__(timeline, socket)
         self.tags = tags
 
-    def render(self, entry: Entry) -> bytes | None:
+    def render(self, entry: TimelineEntry) -> bytes | None:
         matching = self.tags.intersection(distinct(entry.post.tags))
         if not matching:
             return None
@@ -217,7 +217,7 @@ class MastodonEventWriter(_ResponseWriter):
         super().__init__(timeline, response)
         self._tag = tag
 
-    def render(self, entry: Entry) -> bytes | None:
+    def render(self, entry: TimelineEntry) -> bytes | None:
         if self._tag not in distinct(entry.post.tags):
             return None
         event, payload = formats.mastodon_event(self._timeline, entry)
@@ -236,13 +236,13 @@ class XFilteredWriter(_ResponseWriter):
         self,
         timeline: Timeline,
         response: web.StreamResponse,
-        rules: Callable[[], Collection[Rule]],
+        rules: Callable[[], Collection[XRule]],
     ) -> None:
         super().__init__(timeline, response)
         self._rules = rules
 
-    def render(self, entry: Entry) -> bytes | None:
-        if entry.what is EntryKind.DELETE:
+    def render(self, entry: TimelineEntry) -> bytes | None:
+        if entry.what is TimelineEntryKind.DELETE:
             return None
         tags = set(distinct(entry.post.tags))
         matching = [rule for rule in self._rules() if tags.intersection(_tags_of(rule))]
@@ -255,11 +255,11 @@ class XFilteredWriter(_ResponseWriter):
 class XComplianceWriter(_ResponseWriter):
     """X's compliance stream: deletions of all posts, also of those the client never received."""
 
-    def render(self, entry: Entry) -> bytes | None:
-        if entry.what is not EntryKind.DELETE:
+    def render(self, entry: TimelineEntry) -> bytes | None:
+        if entry.what is not TimelineEntryKind.DELETE:
             return None
         return formats.x_deletion(self._timeline, entry)
 
 
-def _tags_of(rule: Rule) -> tuple[str, ...]:
+def _tags_of(rule: XRule) -> tuple[str, ...]:
     return distinct(rule.value.split(" OR "))

@@ -12,7 +12,7 @@ import msgspec
 
 from kafkaesque.sources.local.rules.timeline import Timeline
 from kafkaesque.sources.rules import generator
-from kafkaesque.sources.rules.generator import Entry
+from kafkaesque.sources.rules.generator import TimelineEntry
 
 POLL_SECONDS = 0.01
 """Entries that become due within this interval are sent together."""
@@ -61,7 +61,7 @@ class Feed:
             return 0
         return self.timeline.ticks_at(wall_s - self._started_s)
 
-    async def follow(self, tick: int) -> AsyncIterator[list[Entry] | None]:
+    async def follow(self, tick: int) -> AsyncIterator[list[TimelineEntry] | None]:
         """Entries tick by tick from `tick`, each when due; None for each poll without any."""
         while True:
             head = self.head()

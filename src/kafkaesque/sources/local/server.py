@@ -25,12 +25,12 @@ from aiohttp import WSMsgType, web
 from kafkaesque.model.ids import NO_TIMESTAMP
 from kafkaesque.sources.local.connections import (
     ClientWriter,
-    Faults,
     JetstreamWriter,
     LocalConnection,
+    LocalServerCounts,
     MastodonEventWriter,
     MastodonSocketWriter,
-    ServerCounts,
+    ServerFaults,
     XComplianceWriter,
     XFilteredWriter,
 )
@@ -52,13 +52,13 @@ class LocalServer:
     """Serves all three networks between `start` and `stop`."""
 
     def __init__(
-        self, feed: Feed, faults: Faults | None = None, *, token: str | None = None
+        self, feed: Feed, faults: ServerFaults | None = None, *, token: str | None = None
     ) -> None:
         self.feed = feed
-        self.faults = faults or Faults()
-        self.counts = ServerCounts()
+        self.faults = faults or ServerFaults()
+        self.counts = LocalServerCounts()
         self._token = token
-        self._rules: dict[str, x.Rule] = {}
+        self._rules: dict[str, x.XRule] = {}
         self._rule_number = 0
         self._runner = web.AppRunner(
             self._application(), handle_signals=False, access_log=None, shutdown_timeout=0.5
@@ -230,7 +230,7 @@ class LocalServer:
                 raise _refusal(400, "rule too long, or too many rules")
             self._rule_number += 1
             name = str(self._rule_number)
-            self._rules[name] = x.Rule(rule["value"], rule.get("tag", ""), name)
+            self._rules[name] = x.XRule(rule["value"], rule.get("tag", ""), name)
         for name in body.get("delete", {}).get("ids", ()):
             self._rules.pop(name, None)
         return _json({"meta": {"summary": {}}})
@@ -259,7 +259,7 @@ class LocalServer:
             wanted = msgspec.json.decode(await request.read(), type=dict[str, int])
         except msgspec.DecodeError as error:
             raise _refusal(400, str(error)) from None
-        known = {field.name for field in fields(Faults)}
+        known = {field.name for field in fields(ServerFaults)}
         if unknown := wanted.keys() - known:
             raise _refusal(400, f"unknown fault: {', '.join(sorted(unknown))}")
         for name, value in wanted.items():

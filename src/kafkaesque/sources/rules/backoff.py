@@ -28,7 +28,7 @@ class Trouble(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class BackoffSchedule:
     """Waits of `first_s`, then each twice as long or longer by `step_s`, up to `most_s`."""
 
     first_s: float
@@ -43,27 +43,27 @@ class Schedule:
         return min(self.most_s, self.first_s + self.step_s * attempt)
 
 
-_DOUBLING = Schedule(first_s=0.5, most_s=60.0, doubles=True)
+_DOUBLING = BackoffSchedule(first_s=0.5, most_s=60.0, doubles=True)
 _USUAL = {
-    Trouble.DROPPED: Schedule(first_s=0.0, most_s=30.0, step_s=0.5),
+    Trouble.DROPPED: BackoffSchedule(first_s=0.0, most_s=30.0, step_s=0.5),
     Trouble.NETWORK: _DOUBLING,
-    Trouble.HTTP: Schedule(first_s=1.0, most_s=120.0, doubles=True),
-    Trouble.RATE_LIMITED: Schedule(first_s=30.0, most_s=600.0, doubles=True),
-    Trouble.FORBIDDEN: Schedule(first_s=30.0, most_s=600.0, doubles=True),
+    Trouble.HTTP: BackoffSchedule(first_s=1.0, most_s=120.0, doubles=True),
+    Trouble.RATE_LIMITED: BackoffSchedule(first_s=30.0, most_s=600.0, doubles=True),
+    Trouble.FORBIDDEN: BackoffSchedule(first_s=30.0, most_s=600.0, doubles=True),
 }
-SCHEDULES: dict[str, dict[Trouble, Schedule]] = {
+SCHEDULES: dict[str, dict[Trouble, BackoffSchedule]] = {
     "bluesky": _USUAL,
     "mastodon": _USUAL,
     "x": {
         # "Once an established connection drops, attempt to reconnect immediately."
-        Trouble.DROPPED: Schedule(first_s=0.0, most_s=16.0, step_s=0.25),
+        Trouble.DROPPED: BackoffSchedule(first_s=0.0, most_s=16.0, step_s=0.25),
         # "TCP/IP: back off linearly by 250 ms, up to 16 s."
-        Trouble.NETWORK: Schedule(first_s=0.25, most_s=16.0, step_s=0.25),
+        Trouble.NETWORK: BackoffSchedule(first_s=0.25, most_s=16.0, step_s=0.25),
         # "HTTP errors: exponentially, from 5 s, up to 320 s."
-        Trouble.HTTP: Schedule(first_s=5.0, most_s=320.0, doubles=True),
+        Trouble.HTTP: BackoffSchedule(first_s=5.0, most_s=320.0, doubles=True),
         # "429: exponentially, from 1 minute."
-        Trouble.RATE_LIMITED: Schedule(first_s=60.0, most_s=900.0, doubles=True),
-        Trouble.FORBIDDEN: Schedule(first_s=60.0, most_s=900.0, doubles=True),
+        Trouble.RATE_LIMITED: BackoffSchedule(first_s=60.0, most_s=900.0, doubles=True),
+        Trouble.FORBIDDEN: BackoffSchedule(first_s=60.0, most_s=900.0, doubles=True),
     },
 }
 

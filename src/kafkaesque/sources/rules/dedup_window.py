@@ -14,7 +14,7 @@ _DELETED = -1
 _UNEDITED = 0
 
 
-class Verdict(Enum):
+class DedupVerdict(Enum):
     """How the window classifies an event."""
 
     NEW = "new"
@@ -38,7 +38,7 @@ class DedupWindow:
     def __len__(self) -> int:
         return len(self._posts)
 
-    def admit(self, event: PostEvent) -> Verdict:
+    def admit(self, event: PostEvent) -> DedupVerdict:
         """Classifies `event` and adds it to the window."""
         key = post_key(event)
         match event:
@@ -59,33 +59,33 @@ class DedupWindow:
         if isinstance(event, PostDeleted):
             self._posts[key] = _DELETED
 
-    def _admit_post(self, key: str) -> Verdict:
+    def _admit_post(self, key: str) -> DedupVerdict:
         if key in self._posts:
-            return Verdict.DUPLICATE
+            return DedupVerdict.DUPLICATE
         if key in self._tombstones:
-            return Verdict.WITHDRAWN
+            return DedupVerdict.WITHDRAWN
         self._add(key, _UNEDITED)
-        return Verdict.NEW
+        return DedupVerdict.NEW
 
-    def _admit_edit(self, key: str, edited_ms: int) -> Verdict:
+    def _admit_edit(self, key: str, edited_ms: int) -> DedupVerdict:
         known = self._posts.get(key)
         if known is None:
-            return Verdict.FOREIGN
+            return DedupVerdict.FOREIGN
         if known == _DELETED or edited_ms <= known:
-            return Verdict.DUPLICATE
+            return DedupVerdict.DUPLICATE
         self._posts[key] = edited_ms
-        return Verdict.NEW
+        return DedupVerdict.NEW
 
-    def _admit_deletion(self, key: str) -> Verdict:
+    def _admit_deletion(self, key: str) -> DedupVerdict:
         known = self._posts.get(key)
         if known is None:
             self._tombstones.pop(key, None)
             self._tombstones[key] = None
             if len(self._tombstones) > self._tombstones_max:
                 del self._tombstones[next(iter(self._tombstones))]
-            return Verdict.FOREIGN
+            return DedupVerdict.FOREIGN
         self._posts[key] = _DELETED
-        return Verdict.DUPLICATE if known == _DELETED else Verdict.NEW
+        return DedupVerdict.DUPLICATE if known == _DELETED else DedupVerdict.NEW
 
     def _add(self, key: str, state: int) -> None:
         self._posts[key] = state

@@ -22,8 +22,8 @@ from kafkaesque.events.social import (
 from kafkaesque.events.topics import SOCIAL_CURSORS, SOCIAL_POSTS, SOCIAL_REJECTED
 from kafkaesque.model.ids import TimestampMs
 from kafkaesque.sources.rules.cursors import cursor_key
-from kafkaesque.sources.rules.dedup_window import DedupWindow, Verdict
-from kafkaesque.sources.rules.frames import KEEPALIVE, OVERSIZED, Frame
+from kafkaesque.sources.rules.dedup_window import DedupVerdict, DedupWindow
+from kafkaesque.sources.rules.frames import KEEPALIVE, OVERSIZED, StreamFrame
 from kafkaesque.sources.rules.hashtags import HashtagFilter
 from kafkaesque.sources.rules.parsing import FrameError, Parser, StreamEnded
 
@@ -100,7 +100,9 @@ class FrameProcessor:
         self._origins: dict[str, StreamProgress] = {}
         """Where streams without earlier progress began."""
 
-    def process(self, batch: OutputBatch, stream: str, frame: Frame, read_ms: TimestampMs) -> None:
+    def process(
+        self, batch: OutputBatch, stream: str, frame: StreamFrame, read_ms: TimestampMs
+    ) -> None:
         """Adds the records of `frame` to `batch`."""
         progress = self.progress.get(stream)
         if progress is None:
@@ -165,17 +167,17 @@ class FrameProcessor:
             counts.unmatched += 1
             return False
         match self._window.admit(event):
-            case Verdict.DUPLICATE:
+            case DedupVerdict.DUPLICATE:
                 counts.duplicates += 1
                 return False
-            case Verdict.WITHDRAWN:
+            case DedupVerdict.WITHDRAWN:
                 counts.withdrawn += 1
                 return False
-            case Verdict.FOREIGN:
+            case DedupVerdict.FOREIGN:
                 counts.foreign += 1
                 if not (self._all_deletes and isinstance(event, PostDeleted)):
                     return False
-            case Verdict.NEW:
+            case DedupVerdict.NEW:
                 pass
         match event:
             case Post():
@@ -194,7 +196,9 @@ class FrameProcessor:
             SOCIAL_POSTS.name, post_key(event).encode(), encode(envelope), timestamp_ms=read_ms
         )
 
-    def _reject(self, batch: OutputBatch, frame: Frame, reason: str, read_ms: TimestampMs) -> None:
+    def _reject(
+        self, batch: OutputBatch, frame: StreamFrame, reason: str, read_ms: TimestampMs
+    ) -> None:
         self.counts.rejected += 1
         batch.rejected += 1
         if batch.rejected > REJECTED_PER_BATCH_MAX:

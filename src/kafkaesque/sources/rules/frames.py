@@ -14,7 +14,7 @@ OVERSIZED = "oversized"
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class StreamFrame:
     """One message of a network's protocol. For OVERSIZED, `data` is its beginning."""
 
     event: str
@@ -25,8 +25,8 @@ class Frame:
     lost in the middle would leave the rest of the gap unfilled."""
 
 
-def frame(event: str, data: bytes) -> Frame:
-    return Frame(event, data, len(data))
+def frame(event: str, data: bytes) -> StreamFrame:
+    return StreamFrame(event, data, len(data))
 
 
 class LineSplitter:
@@ -38,7 +38,7 @@ class LineSplitter:
         self._skipped_bytes = 0
         """Dropped bytes of a line that is too long; its beginning stays in `_rest`."""
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes) -> Iterator[StreamFrame]:
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
             self._append(data[start:end])
@@ -51,13 +51,13 @@ class LineSplitter:
         self._rest += part[:room]
         self._skipped_bytes += max(0, len(part) - room)
 
-    def _finish(self) -> Frame:
+    def _finish(self) -> StreamFrame:
         line, skipped = bytes(self._rest), self._skipped_bytes
         self._rest.clear()
         self._skipped_bytes = 0
         text = line.rstrip(b"\r")
         if skipped or len(text) > self._size_bytes_max:
-            return Frame(OVERSIZED, text, len(line) + skipped)
+            return StreamFrame(OVERSIZED, text, len(line) + skipped)
         return frame(MESSAGE if text.strip() else KEEPALIVE, text)
 
 
@@ -72,7 +72,7 @@ class EventSplitter:
         self._size_bytes = 0
         self._oversized = False
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes) -> Iterator[StreamFrame]:
         for line in self._lines.feed(data):
             if line.event == KEEPALIVE:
                 yield from self._dispatch()
@@ -81,7 +81,7 @@ class EventSplitter:
             else:
                 self._field(line)
 
-    def _field(self, line: Frame) -> None:
+    def _field(self, line: StreamFrame) -> None:
         name, _, value = line.data.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"event":
@@ -94,10 +94,10 @@ class EventSplitter:
             else:
                 self._data.append(value)
 
-    def _dispatch(self) -> Iterator[Frame]:
+    def _dispatch(self) -> Iterator[StreamFrame]:
         event, data, size, oversized = self._event, self._data, self._size_bytes, self._oversized
         self._event, self._data, self._size_bytes, self._oversized = "", [], 0, False
         if oversized:
-            yield Frame(OVERSIZED, data[0], size)
+            yield StreamFrame(OVERSIZED, data[0], size)
         elif data:
             yield frame(event or MESSAGE, b"\n".join(data))

@@ -58,7 +58,7 @@ _ENDINGS = ("", " ☕", " again", "!", " …", " 🚀", " & more", " <3")
 _WEIGHTS = tuple(itertools.accumulate(1_000_000 // (rank + 1) for rank in range(len(TAGS))))
 
 
-class EntryKind(Enum):
+class TimelineEntryKind(Enum):
     """What an entry does."""
 
     POST = "post"
@@ -113,10 +113,10 @@ class SyntheticPost:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TimelineEntry:
     """One item that a network publishes: the `order`-th of tick `tick`."""
 
-    what: EntryKind
+    what: TimelineEntryKind
     post: SyntheticPost
     tick: int
     order: int
@@ -171,15 +171,15 @@ def post(seed: int, number: int) -> SyntheticPost:
     )
 
 
-def entries(seed: int, tick: int) -> list[Entry]:
+def entries(seed: int, tick: int) -> list[TimelineEntry]:
     """The entries published at `tick`, in order; the first is post `tick`."""
-    found = [Entry(EntryKind.POST, post(seed, tick), tick, 0)]
+    found = [TimelineEntry(TimelineEntryKind.POST, post(seed, tick), tick, 0)]
     for number in range(max(0, tick - ECHO_DISTANCE_MAX), tick):
         earlier = post(seed, number)
         if earlier.repeated_after == tick - number:
-            found.append(Entry(EntryKind.REPEAT, earlier, tick, len(found)))
+            found.append(TimelineEntry(TimelineEntryKind.REPEAT, earlier, tick, len(found)))
         if earlier.deleted_after == tick - number:
-            found.append(Entry(EntryKind.DELETE, earlier, tick, len(found)))
+            found.append(TimelineEntry(TimelineEntryKind.DELETE, earlier, tick, len(found)))
     return found
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from kafkaesque.events.social import Post, PostDeleted, PostEdited
 from kafkaesque.model.ids import TimestampMs
-from kafkaesque.sources.rules.frames import Frame
+from kafkaesque.sources.rules.frames import StreamFrame
 from kafkaesque.sources.rules.hashtags import distinct, tags_in_text
 from kafkaesque.sources.rules.parsing import (
     FrameError,
@@ -72,7 +72,7 @@ _events = msgspec.json.Decoder(_Event)
 _records = msgspec.json.Decoder(_Record)
 
 
-def parse(frame: Frame, read_ms: TimestampMs) -> Parsed:
+def parse(frame: StreamFrame, read_ms: TimestampMs) -> Parsed:
     event = decode(_events, frame.data)
     if not 0 < event.time_us < _TIME_US_MAX:
         raise FrameError(f"invalid time_us {event.time_us}")

@@ -13,7 +13,7 @@ import msgspec
 
 from kafkaesque.events.social import Post, PostDeleted, PostEdited
 from kafkaesque.model.ids import TimestampMs
-from kafkaesque.sources.rules.frames import Frame, frame
+from kafkaesque.sources.rules.frames import StreamFrame, frame
 from kafkaesque.sources.rules.hashtags import distinct, tags_in_text
 from kafkaesque.sources.rules.parsing import (
     FrameError,
@@ -83,7 +83,7 @@ _pages = msgspec.json.Decoder(list[_Status])
 _messages = msgspec.json.Decoder(_Message)
 
 
-def unwrap(data: bytes) -> Frame:
+def unwrap(data: bytes) -> StreamFrame:
     """Unwraps a WebSocket message: the event's name, and its payload, which is JSON in a string."""
     message = decode(_messages, data)
     if message.error is not None:
@@ -107,7 +107,7 @@ def streaming_url(instance: bytes, *, secure: bool) -> str | None:
     return f"{http}://{rest.rstrip('/')}"
 
 
-def parse(given: Frame, read_ms: TimestampMs) -> Parsed:
+def parse(given: StreamFrame, read_ms: TimestampMs) -> Parsed:
     match given.event:
         case "update":
             return _posts([decode(_statuses, given.data)], read_ms)

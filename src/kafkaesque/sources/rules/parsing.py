@@ -11,7 +11,7 @@ import msgspec
 
 from kafkaesque.events.social import LANGUAGES_MAX, TEXT_LENGTH_MAX, PostEvent
 from kafkaesque.model.ids import TimestampMs
-from kafkaesque.sources.rules.frames import Frame
+from kafkaesque.sources.rules.frames import StreamFrame
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class Parsed:
     cursor: int | None = None
 
 
-Parser = Callable[[Frame, TimestampMs], Parsed]
+Parser = Callable[[StreamFrame, TimestampMs], Parsed]
 """Parses a frame, given the time it was read. Raises FrameError or StreamEnded, and nothing else."""
 
 

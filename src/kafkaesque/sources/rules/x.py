@@ -14,7 +14,7 @@ import msgspec
 
 from kafkaesque.events.social import Post, PostDeleted
 from kafkaesque.model.ids import TimestampMs
-from kafkaesque.sources.rules.frames import Frame
+from kafkaesque.sources.rules.frames import StreamFrame
 from kafkaesque.sources.rules.hashtags import distinct, tags_in_text
 from kafkaesque.sources.rules.parsing import (
     FrameError,
@@ -83,7 +83,7 @@ class _Line(msgspec.Struct):
     detail: str | None = None
 
 
-class Rule(msgspec.Struct, frozen=True):
+class XRule(msgspec.Struct, frozen=True):
     """A rule of the filtered stream, as in the API."""
 
     value: str
@@ -91,10 +91,10 @@ class Rule(msgspec.Struct, frozen=True):
     id: str = ""
 
 
-class Rules(msgspec.Struct):
+class XRules(msgspec.Struct):
     """The response to GET .../rules; `data` is absent if there are no rules."""
 
-    data: list[Rule] = []
+    data: list[XRule] = []
 
 
 class _Meta(msgspec.Struct):
@@ -116,7 +116,7 @@ def page_lines(body: bytes) -> tuple[list[bytes], str | None]:
     return [b'{"data":%s}' % bytes(post) for post in page.data], page.meta.next_token
 
 
-def parse(frame: Frame, read_ms: TimestampMs) -> Parsed:
+def parse(frame: StreamFrame, read_ms: TimestampMs) -> Parsed:
     line = decode(_lines, frame.data)
     if line.data is None:
         if line.errors:
@@ -172,8 +172,8 @@ def rule_values(tags: Iterable[str], length_max: int = RULE_LENGTH_MAX) -> list[
 
 
 def rule_changes(
-    present: Sequence[Rule], tags: Iterable[str], label: str
-) -> tuple[list[Rule], list[str]]:
+    present: Sequence[XRule], tags: Iterable[str], label: str
+) -> tuple[list[XRule], list[str]]:
     """The rules to add and the ids of rules to remove, so that the rules with our label match `tags`.
 
     Rules with other labels stay.
@@ -181,5 +181,5 @@ def rule_changes(
     wanted = rule_values(tags)
     ours = [rule for rule in present if rule.tag == label]
     there = {rule.value for rule in ours}
-    add = [Rule(value, label) for value in wanted if value not in there]
+    add = [XRule(value, label) for value in wanted if value not in there]
     return add, [rule.id for rule in ours if rule.value not in wanted]

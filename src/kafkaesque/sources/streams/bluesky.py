@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from kafkaesque.sources.rules import cursors, jetstream
 from kafkaesque.sources.rules.frame_processor import StreamProgress
-from kafkaesque.sources.rules.frames import MESSAGE, Frame
+from kafkaesque.sources.rules.frames import MESSAGE, StreamFrame
 from kafkaesque.sources.streams.endpoint import (
     Endpoint,
     now_ms,
@@ -23,7 +23,9 @@ class JetstreamStream:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
 
-    async def frames(self, progress: StreamProgress | None, rewind_ms: int) -> AsyncIterator[Frame]:
+    async def frames(
+        self, progress: StreamProgress | None, rewind_ms: int
+    ) -> AsyncIterator[StreamFrame]:
         endpoint = self._endpoint
         query = {
             "wantedCollections": jetstream.COLLECTION,

@@ -14,7 +14,13 @@ from yarl import URL
 from kafkaesque.model.ids import TimestampMs
 from kafkaesque.sources.config import SourceConfig
 from kafkaesque.sources.rules.backoff import Trouble
-from kafkaesque.sources.rules.frames import OVERSIZED, EventSplitter, Frame, LineSplitter, frame
+from kafkaesque.sources.rules.frames import (
+    OVERSIZED,
+    EventSplitter,
+    LineSplitter,
+    StreamFrame,
+    frame,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +115,7 @@ def warn_of_lost_posts(network: str, lost_ms: int) -> None:
 
 async def response_frames(
     response: aiohttp.ClientResponse, splitter: LineSplitter | EventSplitter
-) -> AsyncIterator[Frame]:
+) -> AsyncIterator[StreamFrame]:
     async for data in response.content.iter_any():
         for item in splitter.feed(data):
             yield item
@@ -117,7 +123,7 @@ async def response_frames(
 
 async def websocket_frames(
     socket: aiohttp.ClientWebSocketResponse, event: str, size_bytes_max: int, idle_s: float
-) -> AsyncIterator[Frame]:
+) -> AsyncIterator[StreamFrame]:
     """Yields messages until the socket closes. Raises TimeoutError after `idle_s` without one."""
     while True:
         message = await socket.receive(timeout=idle_s)
@@ -130,7 +136,7 @@ async def websocket_frames(
         else:
             return
         if len(data) > size_bytes_max:
-            yield Frame(OVERSIZED, data[:size_bytes_max], len(data))
+            yield StreamFrame(OVERSIZED, data[:size_bytes_max], len(data))
         else:
             yield frame(event, data)
 

@@ -14,7 +14,7 @@ from yarl import URL
 from kafkaesque.sources.rules import cursors, mastodon
 from kafkaesque.sources.rules.backoff import Trouble
 from kafkaesque.sources.rules.frame_processor import StreamProgress
-from kafkaesque.sources.rules.frames import MESSAGE, EventSplitter, Frame, frame
+from kafkaesque.sources.rules.frames import MESSAGE, EventSplitter, StreamFrame, frame
 from kafkaesque.sources.rules.parsing import FrameError
 from kafkaesque.sources.streams.endpoint import (
     PAGES_MAX,
@@ -45,7 +45,9 @@ class MastodonStream:
     def name(self) -> str:
         return self._name
 
-    async def frames(self, progress: StreamProgress | None, rewind_ms: int) -> AsyncIterator[Frame]:
+    async def frames(
+        self, progress: StreamProgress | None, rewind_ms: int
+    ) -> AsyncIterator[StreamFrame]:
         async with self._connect() as incoming:
             at = progress.cursor if progress is not None and progress.cursor else None
             least = cursors.mastodon_min_id(at, rewind_ms)
@@ -63,7 +65,7 @@ class MastodonStream:
                 yield item
 
     @asynccontextmanager
-    async def _connect(self) -> AsyncIterator[AsyncIterator[Frame]]:
+    async def _connect(self) -> AsyncIterator[AsyncIterator[StreamFrame]]:
         endpoint = self._endpoint
         base = await self._streaming_host() / "api/v1/streaming"
         size_max = endpoint.config.frame_max_bytes

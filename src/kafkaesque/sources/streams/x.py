@@ -19,7 +19,7 @@ from kafkaesque.model.ids import TimestampMs
 from kafkaesque.sources.rules import cursors, x
 from kafkaesque.sources.rules.backoff import Trouble
 from kafkaesque.sources.rules.frame_processor import StreamProgress
-from kafkaesque.sources.rules.frames import MESSAGE, Frame, LineSplitter, frame
+from kafkaesque.sources.rules.frames import MESSAGE, LineSplitter, StreamFrame, frame
 from kafkaesque.sources.rules.parsing import FrameError
 from kafkaesque.sources.streams.endpoint import (
     PAGES_MAX,
@@ -50,7 +50,9 @@ class XStream:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
 
-    async def frames(self, progress: StreamProgress | None, rewind_ms: int) -> AsyncIterator[Frame]:
+    async def frames(
+        self, progress: StreamProgress | None, rewind_ms: int
+    ) -> AsyncIterator[StreamFrame]:
         endpoint = self._endpoint
         await self._set_rules()
         base = (endpoint.url / "2/tweets/search/stream").with_query({"tweet.fields": x.FIELDS})
@@ -63,7 +65,7 @@ class XStream:
 
     async def _searched_frames(
         self, base: URL, progress: StreamProgress | None, rewind_ms: int
-    ) -> AsyncIterator[Frame]:
+    ) -> AsyncIterator[StreamFrame]:
         """Connects first, then searches the gap, then streams, then searches the overlap again."""
         endpoint = self._endpoint
         plan = cursors.plan_x_search(_read_ms(progress), now_ms(), rewind_ms)
@@ -86,7 +88,7 @@ class XStream:
                             yield late
                 yield item if overlap_due_s is None else _unsettled(item)
 
-    async def _search(self, start_time: str) -> AsyncIterator[Frame]:
+    async def _search(self, start_time: str) -> AsyncIterator[StreamFrame]:
         """Posts since `start_time`. Without access to search, logs a warning and yields nothing."""
         endpoint = self._endpoint
         url = endpoint.url / "2/tweets/search/recent"
@@ -128,7 +130,7 @@ class XStream:
         async with endpoint.get(url) as response:
             body = await response.read()
         try:
-            present = msgspec.json.decode(body, type=x.Rules).data
+            present = msgspec.json.decode(body, type=x.XRules).data
         except msgspec.DecodeError as error:
             raise ConnectionTrouble(Trouble.HTTP, f"invalid list of rules: {error}") from None
         add, remove = x.rule_changes(present, endpoint.tags, endpoint.label)
@@ -153,7 +155,9 @@ class XComplianceStream:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
 
-    async def frames(self, progress: StreamProgress | None, rewind_ms: int) -> AsyncIterator[Frame]:
+    async def frames(
+        self, progress: StreamProgress | None, rewind_ms: int
+    ) -> AsyncIterator[StreamFrame]:
         url = (self._endpoint.url / "2/tweets/compliance/stream").with_query(partition="1")
         async for item in _x_frames(self._endpoint, url, progress, rewind_ms):
             yield item
@@ -161,7 +165,7 @@ class XComplianceStream:
 
 async def _x_frames(
     endpoint: Endpoint, base: URL, progress: StreamProgress | None, rewind_ms: int
-) -> AsyncIterator[Frame]:
+) -> AsyncIterator[StreamFrame]:
     """Fills the gap by recovery and backfill if the access level has them, then streams."""
     config = endpoint.config
     plan = cursors.XPlan()
@@ -185,5 +189,5 @@ def _read_ms(progress: StreamProgress | None) -> TimestampMs | None:
     return progress.read_ms if progress is not None and progress.read_ms else None
 
 
-def _unsettled(item: Frame) -> Frame:
+def _unsettled(item: StreamFrame) -> StreamFrame:
     return dataclasses.replace(item, is_settled=False)

@@ -17,7 +17,7 @@ from kafkaesque.events.tasks import CronRule, MalformedTask, TaskMessage, TimerM
 from kafkaesque.model.ids import NO_TIMESTAMP, Offset, TimestampMs, TopicPartition
 from kafkaesque.tasks.errors import TaskRefused
 from kafkaesque.tasks.rules.task import DeclaredTask
-from kafkaesque.tasks.rules.trace_context import Span, parse_trace
+from kafkaesque.tasks.rules.trace_context import TraceSpan, parse_trace
 
 TIMER_AHEAD_MS_MAX = 10 * 366 * 24 * 3_600_000
 """Ten years: a later time is a mistake in units."""
@@ -79,7 +79,7 @@ def compose(
     options: CallOptions,
     *,
     fresh_id: str,
-    span: Span,
+    span: TraceSpan,
     now_ms: TimestampMs,
 ) -> ComposedCall:
     """`fresh_id` is used if the options set no id; `span` is the span that sends the call."""
@@ -174,7 +174,7 @@ class TaskCall:
     sent_ms: TimestampMs
     """When this record was written. For a retry, this is later than the call's own time."""
     due_ms: int | None
-    trace: Span | None
+    trace: TraceSpan | None
     origin: str
     first_failure_ms: int | None
     own_headers: Headers

@@ -35,7 +35,7 @@ class DeadReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class CallFailure:
     """An exception as bounded text."""
 
     kind: str
@@ -43,7 +43,7 @@ class Failure:
     trace: str = ""
 
     @classmethod
-    def of(cls, error: BaseException) -> Failure:
+    def of(cls, error: BaseException) -> CallFailure:
         kind = type(error).__qualname__
         if type(error).__module__ not in ("builtins", "__main__"):
             kind = f"{type(error).__module__}.{kind}"
@@ -66,7 +66,7 @@ class RetryAfter:
     """The attempt failed and is repeated after `delay_s`."""
 
     delay_s: float
-    failure: Failure
+    failure: CallFailure
     ordered: bool = False
 
 
@@ -75,7 +75,7 @@ class Dead:
     """The call is given up."""
 
     reason: DeadReason
-    failure: Failure
+    failure: CallFailure
 
 
 Outcome = Done | RetryAfter | Dead
@@ -125,7 +125,9 @@ def retry_record(call: TaskCall, retry: RetryAfter, now_ms: TimestampMs) -> Reco
     return Record(protocol.TIMERS.name, timer_id.encode(), value, timestamp_ms=now_ms)
 
 
-def _next_attempt_headers(call: TaskCall, failure: Failure, due_ms: int, now_ms: int) -> Headers:
+def _next_attempt_headers(
+    call: TaskCall, failure: CallFailure, due_ms: int, now_ms: int
+) -> Headers:
     return (
         (protocol.ATTEMPT, str(call.attempt + 1).encode()),
         (protocol.DUE, str(due_ms).encode()),

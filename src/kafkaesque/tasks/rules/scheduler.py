@@ -26,7 +26,7 @@ from kafkaesque.tasks.rules.in_flight import (
     RecordState,
 )
 from kafkaesque.tasks.rules.offset_tracker import OffsetTracker
-from kafkaesque.tasks.rules.outcome import Dead, DeadReason, Failure
+from kafkaesque.tasks.rules.outcome import CallFailure, Dead, DeadReason
 from kafkaesque.tasks.rules.queues import DueHeap, KeyedQueue
 from kafkaesque.tasks.rules.retry import waits_until_ms
 
@@ -131,7 +131,7 @@ class Scheduler:
             is_declared = item.call.task_name in self._declared_tasks
             item.task = item.call.task_name if is_declared else UNDECLARED
         except MalformedTask as error:
-            item.dead = Dead(DeadReason.UNREADABLE, Failure("MalformedTask", str(error)))
+            item.dead = Dead(DeadReason.UNREADABLE, CallFailure("MalformedTask", str(error)))
         due_ms = self._due_ms(item, now_ms)
         if due_ms > now_ms:
             self._delayed.add(due_ms, item)

@@ -13,7 +13,7 @@ _SAMPLED = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TraceSpan:
     """One unit of work in a trace."""
 
     trace_id: str
@@ -24,18 +24,18 @@ class Span:
         return f"00-{self.trace_id}-{self.span_id}-{int(self.sampled):02x}".encode()
 
 
-def parse_trace(header: bytes | None) -> Span | None:
+def parse_trace(header: bytes | None) -> TraceSpan | None:
     """Returns None for headers that the standard says to ignore."""
     if header is None or len(header) > 512:
         return None
     match = _PATTERN.fullmatch(header.decode("ascii", "replace"))
     if match is None or header.startswith(b"ff") or not int(match[1], 16) or not int(match[2], 16):
         return None
-    return Span(match[1], match[2], bool(int(match[3], 16) & _SAMPLED))
+    return TraceSpan(match[1], match[2], bool(int(match[3], 16) & _SAMPLED))
 
 
-def child_of(parent: Span | None, trace_id: str, span_id: str) -> Span:
+def child_of(parent: TraceSpan | None, trace_id: str, span_id: str) -> TraceSpan:
     """A new span of the parent's trace or, without a parent, the first span of trace `trace_id`."""
     if parent is None:
-        return Span(trace_id, span_id)
-    return Span(parent.trace_id, span_id, parent.sampled)
+        return TraceSpan(trace_id, span_id)
+    return TraceSpan(parent.trace_id, span_id, parent.sampled)

@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, TypeVar
 
-from kafkaesque.service.coordination import CoordinationError, CoordinationSession
+from kafkaesque.service.coordination import CoordinationSession, CoordinationSessionError
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ class Elected:
             await session.ensure_path(f"{self._root}/owners")
             await session.create_ephemeral(f"{self._root}/members/{self._name}")
             await session.watch_children(f"{self._root}/members", lambda _: self._changed.set())
-        except CoordinationError as error:
+        except CoordinationSessionError as error:
             await self.close()
             raise ElectionLost(str(error)) from None
 
@@ -123,7 +123,7 @@ class Elected:
             raise ElectionLost("the session has ended")
         try:
             return await function(session)
-        except CoordinationError as error:
+        except CoordinationSessionError as error:
             raise ElectionLost(str(error)) from None
 
     async def changed(self, timeout_s: float) -> None:

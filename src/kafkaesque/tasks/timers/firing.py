@@ -12,7 +12,7 @@ from kafkaesque.client.ports import Headers, Record
 from kafkaesque.events import tasks as protocol
 from kafkaesque.events.tasks import MalformedTask, TimerMessage
 from kafkaesque.model.ids import PartitionIndex, TimestampMs
-from kafkaesque.tasks.rules.outcome import Dead, DeadReason, Failure, dead_letter
+from kafkaesque.tasks.rules.outcome import CallFailure, Dead, DeadReason, dead_letter
 from kafkaesque.tasks.timers.cron import due_times, next_ms
 from kafkaesque.tasks.timers.store import PendingTimer, RefusedRecord
 
@@ -83,7 +83,7 @@ def refusals(
     records: list[Record] = []
     for one in refused:
         record = one.record
-        dead = Dead(DeadReason.UNREADABLE, Failure("MalformedTask", one.reason))
+        dead = Dead(DeadReason.UNREADABLE, CallFailure("MalformedTask", one.reason))
         records.append(dead_letter(record, "timers", dead, 1, now_ms))
         if record.key is not None:
             fired = ((protocol.FIRED, str(record.offset).encode()),)

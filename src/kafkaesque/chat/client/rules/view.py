@@ -76,7 +76,7 @@ class OutgoingCommand:
     body: dict[str, Any]
 
 
-class View:
+class ChatView:
     """All threads of `me`."""
 
     def __init__(self, me: str) -> None:

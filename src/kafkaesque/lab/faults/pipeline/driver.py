@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kafkaesque.pipeline.paths import DataDirectory
+from kafkaesque.pipeline.paths import PipelineDirectory
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from kafkaesque.pipeline.operate.context import RunContext
+    from kafkaesque.pipeline.operate.context import PipelineContext
     from kafkaesque.pipeline.operate.queries import Query
 
 ARCHIVE: Final = "archive"
@@ -49,7 +49,7 @@ files written but in no commit; the sink has the batch but Spark has not committ
 tables has it; half of the records are sent; all are sent."""
 
 
-def parquet_directory(data: DataDirectory) -> Path:
+def parquet_directory(data: PipelineDirectory) -> Path:
     return data.table(PARQUET)
 
 
@@ -97,7 +97,7 @@ def _relay(topic: str) -> Query:
         position = F.to_json(F.struct("topic", "partition", "offset"))
         return records.select("key", position.cast("binary").alias("value"))
 
-    def write(rows: DataFrame, identity: Any, context: RunContext) -> None:
+    def write(rows: DataFrame, identity: Any, context: PipelineContext) -> None:
         to_topic(rows, topic, context.kafka, identity)
 
     return Query(RELAY, "The position of each record.", "", transform, write, is_pattern=True)
@@ -148,7 +148,7 @@ class ParquetStream(threading.Thread):
     """A query with Spark's own Parquet sink and its own checkpoint; restarted when it fails, as
     `pipeline run` does."""
 
-    def __init__(self, context: RunContext, rows_max: int, start: str, once: bool) -> None:
+    def __init__(self, context: PipelineContext, rows_max: int, start: str, once: bool) -> None:
         super().__init__(daemon=True)
         self._context = context
         self._options = context.source_options(
@@ -214,12 +214,12 @@ def main(
     once: bool,
 ) -> None:
     """Run one driver until it has read everything (--once), is killed, or kills itself."""
-    from kafkaesque.pipeline.operate.context import PipelineSettings, RunContext
+    from kafkaesque.pipeline.operate.context import PipelineContext, PipelineSettings
     from kafkaesque.pipeline.operate.progress import Metrics
-    from kafkaesque.pipeline.operate.streaming import Supervisor, Trigger
+    from kafkaesque.pipeline.operate.streaming import QuerySupervisor, Trigger
     from kafkaesque.pipeline.session import SessionSettings, start_session
 
-    directory = DataDirectory(data)
+    directory = PipelineDirectory(data)
     settings = SessionSettings(
         directory.scratch,
         master=master,
@@ -229,13 +229,13 @@ def main(
         extra={"spark.executor.memory": "512m"},
     )
     kafka = {"bootstrap.servers": bootstrap}
-    context = RunContext(
+    context = PipelineContext(
         start_session(settings), directory, kafka, engine, PipelineSettings(archive_pattern=pattern)
     )
     wanted = sinks.split(",")
     parquet = ParquetStream(context, rows_max, start, once) if PARQUET in wanted else None
     trigger = Trigger(once=once, rows_max=rows_max, start=start, restarts_max=RESTARTS_MAX)
-    supervisor = Supervisor(context, trigger, Metrics())
+    supervisor = QuerySupervisor(context, trigger, Metrics())
     results = supervisor.run(queries(wanted, point, relay_topic))
     if parquet is not None:
         parquet.join()

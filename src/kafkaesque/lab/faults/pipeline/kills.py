@@ -28,7 +28,7 @@ from kafkaesque.lab.faults.pipeline.driver import (
 )
 from kafkaesque.lab.faults.pipeline.sinks import SinkReport, check_sinks
 from kafkaesque.pipeline.errors import PipelineError
-from kafkaesque.pipeline.paths import DataDirectory
+from kafkaesque.pipeline.paths import PipelineDirectory
 from kafkaesque.pipeline.sinks.parquet_files import METADATA
 
 RANDOM: Final = "random"
@@ -62,8 +62,8 @@ class KillSettings:
     sinks: Sequence[str] = SINKS
 
     @property
-    def data(self) -> DataDirectory:
-        return DataDirectory(self.directory)
+    def data(self) -> PipelineDirectory:
+        return PipelineDirectory(self.directory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from kafkaesque.pipeline.jobs.repeats import BATCH_HEADER, QUERY_HEADER, ROW_HEA
 from kafkaesque.pipeline.kafka.cluster import EARLIEST, LATEST, ClusterClient
 from kafkaesque.pipeline.kafka.fetching import read_range
 from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange, ReadSettings
-from kafkaesque.pipeline.paths import DataDirectory
+from kafkaesque.pipeline.paths import PipelineDirectory
 from kafkaesque.pipeline.source.checkpoint import initial_offsets
 from kafkaesque.pipeline.source.options import read_cluster
 
@@ -48,7 +48,7 @@ class SinkReport:
 
 
 def check_sinks(
-    sinks: Iterable[str], data: DataDirectory, bootstrap: str, pattern: str, relay_topic: str
+    sinks: Iterable[str], data: PipelineDirectory, bootstrap: str, pattern: str, relay_topic: str
 ) -> list[SinkReport]:
     """A report for each sink. A sink is expected to hold the log from where its query began."""
     cluster = read_cluster({"bootstrap.servers": bootstrap})
@@ -82,7 +82,7 @@ def compare(sink: str, wanted: set[Position], rows: list[Position], repeats: int
     )
 
 
-def _from_start(in_log: list[Position], data: DataDirectory, sink: str) -> set[Position]:
+def _from_start(in_log: list[Position], data: PipelineDirectory, sink: str) -> set[Position]:
     """The records from the query's initial offsets on: a query that began at `latest` lacks the rest."""
     start = initial_offsets(data.checkpoint(sink)) or {}
     return {

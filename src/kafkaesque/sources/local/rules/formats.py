@@ -15,22 +15,22 @@ from typing import Any
 import msgspec
 
 from kafkaesque.sources.local.rules.timeline import Timeline
-from kafkaesque.sources.rules.generator import Entry, EntryKind, SyntheticPost
+from kafkaesque.sources.rules.generator import SyntheticPost, TimelineEntry, TimelineEntryKind
 
 HOST = "social.local"
 _encode = msgspec.json.encode
 _TAG = re.compile(r"#([^\s!#]+)")
 
 
-def jetstream_frame(timeline: Timeline, entry: Entry) -> bytes:
+def jetstream_frame(timeline: Timeline, entry: TimelineEntry) -> bytes:
     post = entry.post
     commit: dict[str, Any] = {
         "rev": post.record_key,
-        "operation": "delete" if entry.what is EntryKind.DELETE else "create",
+        "operation": "delete" if entry.what is TimelineEntryKind.DELETE else "create",
         "collection": "app.bsky.feed.post",
         "rkey": post.record_key,
     }
-    if entry.what is not EntryKind.DELETE:
+    if entry.what is not TimelineEntryKind.DELETE:
         commit |= {"record": _record(timeline, post), "cid": f"bafyreisynthetic{post.number}"}
     return _encode(
         {"did": post.did, "time_us": timeline.time_us(entry), "kind": "commit", "commit": commit}
@@ -56,14 +56,14 @@ def _record(timeline: Timeline, post: SyntheticPost) -> dict[str, Any]:
     }
 
 
-def mastodon_event(timeline: Timeline, entry: Entry) -> tuple[str, bytes]:
+def mastodon_event(timeline: Timeline, entry: TimelineEntry) -> tuple[str, bytes]:
     """The event's name and payload."""
-    if entry.what is EntryKind.DELETE:
+    if entry.what is TimelineEntryKind.DELETE:
         return "delete", str(entry.post.status_id).encode()
     return "update", _encode(mastodon_status(timeline, entry.post))
 
 
-def mastodon_message(timeline: Timeline, entry: Entry, streams: Iterable[str]) -> bytes:
+def mastodon_message(timeline: Timeline, entry: TimelineEntry, streams: Iterable[str]) -> bytes:
     """The same event over WebSocket: the payload is JSON in a string."""
     event, payload = mastodon_event(timeline, entry)
     return _encode({"stream": list(streams), "event": event, "payload": payload.decode()})
@@ -112,13 +112,13 @@ def x_post(timeline: Timeline, post: SyntheticPost) -> dict[str, Any]:
     }
 
 
-def x_line(timeline: Timeline, entry: Entry, rules: Iterable[dict[str, str]]) -> bytes:
+def x_line(timeline: Timeline, entry: TimelineEntry, rules: Iterable[dict[str, str]]) -> bytes:
     """A line of the filtered stream. `rules` holds id and tag of the matching rules."""
     data = x_post(timeline, entry.post)
     return _encode({"data": data, "matching_rules": list(rules)}) + b"\r\n"
 
 
-def x_deletion(timeline: Timeline, entry: Entry) -> bytes:
+def x_deletion(timeline: Timeline, entry: TimelineEntry) -> bytes:
     """A line of the compliance stream."""
     tweet = {"id": str(entry.post.x_id), "author_id": str(1_000_000 + entry.post.author)}
     event_at = _iso(timeline.time_us(entry) // 1000)

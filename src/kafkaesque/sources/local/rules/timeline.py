@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafkaesque.sources.rules import generator
-from kafkaesque.sources.rules.generator import NOMINAL_RATE, Entry, SyntheticPost
+from kafkaesque.sources.rules.generator import NOMINAL_RATE, SyntheticPost, TimelineEntry
 
 _SCALE_MIN = 0.02
 """Lower bound of the spacing of event times, so that every entry has its own microsecond. A timeline
@@ -25,7 +25,7 @@ class Timeline:
     def _scale(self) -> float:
         return max(_SCALE_MIN, NOMINAL_RATE / self.rate)
 
-    def time_us(self, entry: Entry) -> int:
+    def time_us(self, entry: TimelineEntry) -> int:
         """The event's time on the network; strictly increasing from entry to entry."""
         return self.post_time_us(generator.post(self.seed, entry.tick)) + entry.order
 
