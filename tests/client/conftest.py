@@ -18,7 +18,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(params=["kafka", "memory"])
 def make_log(request: pytest.FixtureRequest) -> Callable[[], Log]:
-    """The same tests for the driver and for its twin. Called inside the test's event loop."""
+    """A factory for the log over librdkafka and for the in-memory log. Called inside the test's event loop."""
     if request.param == "memory":
         return MemoryLog
     address = request.getfixturevalue("broker").bootstrap_servers

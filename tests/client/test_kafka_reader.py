@@ -1,4 +1,4 @@
-"""Our values as librdkafka's, and back."""
+"""Conversion between our values and librdkafka's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker with some of everything, and a console that shows it, shared by the tests of this package."""
+"""A broker with data of every kind and a console that shows it, shared by the tests of this package."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def pipeline_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A batch as Spark tells of it, written down by what the pipeline writes it down with."""
+    """A batch in Spark's progress format, written by the pipeline's own writer."""
     from kafkaesque.pipeline.operate.progress import summarize
     from kafkaesque.pipeline.operate.status import append_feed, write_status
     from kafkaesque.pipeline.paths import PipelineDirectory

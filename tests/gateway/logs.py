@@ -30,7 +30,7 @@ _bootstrap: ContextVar[str | None] = ContextVar("bootstrap", default=KAFKA)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Room for one test on a Kafka. Whoever makes it removes it."""
+    """A prefix for one test's topics on a Kafka. The caller removes it."""
 
     bootstrap: str
     prefix: str = field(default_factory=lambda: f"t{secrets.token_hex(4)}.")

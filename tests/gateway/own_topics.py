@@ -113,7 +113,7 @@ class OwnTopics:
                 await asyncio.wrap_future(future)
 
     def _client(self) -> AdminClient:
-        """To be kept until its answers are there."""
+        """The client must be kept until its futures are done."""
         return AdminClient({"bootstrap.servers": self._bootstrap})
 
 

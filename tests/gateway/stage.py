@@ -1,4 +1,4 @@
-"""A gateway and its surroundings in one process: a log, an echoing back end, clients.
+"""A gateway and its environment in one process: a log, an echoing back end, clients.
 
 `run` runs a story on the log that `tests.gateway.logs` selects.
 """
@@ -63,7 +63,7 @@ class EchoBackEnd:
                     await self._log.admin.spans(topic.name)
                 break
             except LogError:
-                # The log is slow to answer, or a Kafka broker does not know the new topics yet.
+                # The log is slow to answer, or a Kafka broker does not have the new topics yet.
                 await asyncio.sleep(0.1)
         self._task = asyncio.create_task(self._run())
         return self
@@ -209,7 +209,7 @@ def run(story: Callable[[Stage], Awaitable[None]]) -> None:
 
 
 async def take(client: EdgeClient, count: int) -> list[Happening]:
-    """The next `count` events, none of which may ask for a snapshot."""
+    """The next `count` events. None of them may request a snapshot."""
     found: list[Happening] = []
     async with asyncio.timeout(60):
         async for event in client.events():

@@ -1,4 +1,5 @@
-"""Whatever readers and sockets do, each subscriber receives all of its records once and in order."""
+"""Fan-out: each subscriber receives all of its records once and in order, for any behaviour of readers
+and sockets."""
 
 from __future__ import annotations
 

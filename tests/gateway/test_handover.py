@@ -37,7 +37,7 @@ def test_clients_are_handed_over_without_noticing() -> None:
         server = HandoverServer(old, on.data)
         server.start()
         new = await successor(on)
-        # What is said while the sockets are on their way waits in the kernel.
+        # Data that clients send during the handover waits in the kernel.
         saying = [asyncio.create_task(client.send("echo", {"n": 1})) for client in clients]
         taken, count = await take_over(new, on.data)
         assert (taken, count) == (address, 3)

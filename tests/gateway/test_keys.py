@@ -21,7 +21,7 @@ NOW = TimestampMs(1_790_000_000_000)
 
 
 class Clock:
-    """A clock that stands still until it is moved."""
+    """A clock that advances only when a test moves it."""
 
     now_s = 1000.0
 
@@ -77,7 +77,7 @@ def test_the_key_set_is_read_again_for_an_unknown_key_at_a_bounded_rate(tmp_path
 
 
 class KeySite:
-    """A key set as an identity provider serves it. What it says may change at any time."""
+    """A key set as an identity provider serves it. Tests change its response."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -101,7 +101,7 @@ def key_site() -> Iterator[KeySite]:
             self.wfile.write(site.body)
 
         def log_message(self, *_: object) -> None:
-            """Nothing: a test reads `asked`."""
+            """Writes no log line. Tests read `asked`."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         site = KeySite(f"http://127.0.0.1:{server.server_port}/jwks.json")

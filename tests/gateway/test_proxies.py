@@ -1,4 +1,4 @@
-"""Behind HAProxy and nginx with the example configurations: client addresses are kept."""
+"""A gateway after HAProxy and nginx with the example configurations: it sees the clients' addresses."""
 
 from __future__ import annotations
 

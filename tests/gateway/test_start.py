@@ -1,4 +1,4 @@
-"""The start of a gateway on a log that is not quite there yet."""
+"""The start of a gateway on a log that is still starting."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kafkaesque.model.ids import TopicId, TopicPartition
 
 
 class LateLog(MemoryLog):
-    """Answers questions about topics from the third on, as a broker of Kafka that hears of a new topic
-    after the controller that made it."""
+    """Fails the first two requests about topics: a Kafka broker learns of a new topic later than the
+    controller that created it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What each message does: clients, gateway and back end together, on the log of `logs`."""
+"""The effect of each message: clients, gateway and back end together, on the log of `logs`."""
 
 from __future__ import annotations
 

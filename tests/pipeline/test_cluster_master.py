@@ -42,7 +42,7 @@ class Daemon:
     process: subprocess.Popen[bytes]
     log: Path
     announced: str
-    """What the line that announces readiness contains."""
+    """Text of the line that announces readiness."""
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):

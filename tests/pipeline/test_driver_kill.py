@@ -50,7 +50,7 @@ def settings(broker: BrokerProcess, data: Path, **more: object) -> KillSettings:
 def test_driver_killed_in_its_first_batch_leaves_the_table_complete(
     broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
-    """Files are written but in no commit, and Spark asks the source again where it began."""
+    """Files are written but in no commit, and Spark asks the source for its start offsets again."""
     fill(broker_process.bootstrap_servers, 600)
     wanted = settings(broker_process, tmp_path / "p", rows_max=200, sinks=(ARCHIVE,))
     report = run_kills(wanted, ["before-commit"], random.Random(1))

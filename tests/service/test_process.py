@@ -1,4 +1,4 @@
-"""How a server process reports ready, writes its addresses to a file, and stops."""
+"""A server process: the ready line, the file with its addresses, and its stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source from network to log: every post arrives once, whatever connection, server or log do."""
+"""A source from network to log: every post arrives once, despite failures of connection, server and log."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_gap_of_x_is_filled_by_search_without_enterprise_access() -> None:
         async with local_server(COUNT, rate=300) as server:
             async with running_connector(log, "x", server.url, TAGS, x_enterprise="false") as first:
                 await until(lambda: first.counts.posts >= 50)
-            # Nobody follows for a while.
+            # No connector runs for a while.
             reached = server.feed.head() + 200
             await until(lambda: server.feed.head() > reached)
             await follow_to_the_end(log, server, "x", x_enterprise="false")

@@ -118,7 +118,7 @@ def test_source_without_url_starts_its_own_server_and_stops_cleanly(tmp_path: Pa
             summary = json.loads(source.stop().splitlines()[-1])
         assert summary["posts"] == len(in_log(broker).posts)
         assert not (data / "source.json").exists()
-        # The timeline is kept: the next run goes on with it, and doubles nothing.
+        # The timeline is kept: the next run continues it without duplicates.
         with started(tmp_path, *arguments) as source:
             assert source.facts["seed"] == summary["seed"]
             eventually(lambda: len(in_log(broker).posts) > summary["posts"] + 50)

@@ -1,4 +1,4 @@
-"""The same promises on Apache Kafka: a few of the tests of `test_worker`, and the timers."""
+"""The same guarantees on Apache Kafka: a few of the tests of `test_worker`, and the timers."""
 
 from __future__ import annotations
 

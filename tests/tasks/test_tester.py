@@ -1,4 +1,4 @@
-"""What tasks promise, on the log in memory and the virtual clock: seconds of test for days of waiting."""
+"""The guarantees of tasks, on the log in memory and the virtual clock: days of waiting take seconds."""
 
 from __future__ import annotations
 

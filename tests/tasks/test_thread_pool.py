@@ -89,7 +89,7 @@ def test_a_function_that_cannot_be_interrupted_is_abandoned_and_its_thread_repla
 
 
 class SkippingLoop(asyncio.SelectorEventLoop):
-    """Its time can be moved on; what is due then runs."""
+    """An event loop with a clock that tests advance; callbacks that become due run."""
 
     skipped_s = 0.0
 

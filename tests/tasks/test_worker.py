@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -303,16 +302,17 @@ def test_calls_of_an_aborted_transaction_never_run_and_those_of_a_committed_one_
 def test_plain_functions_run_in_threads_and_their_time_limit_reaches_them(bootstrap: str) -> None:
     app = App("threads", partitions=1)
     names: list[str] = []
+    released, never = threading.Event(), asyncio.Event()
 
     @app.task(time_limit_s=0.3, retry=NO_RETRY)
     def spin(forever: bool) -> None:
         names.append(threading.current_thread().name)
-        while forever:
-            time.sleep(0.01)
+        while forever and not released.wait(0.01):
+            pass
 
     @app.task(time_limit_s=0.2, retry=Retry(attempts=1))
     async def sleep() -> None:
-        await asyncio.sleep(3600)
+        await never.wait()
 
     async def test() -> None:
         log = KafkaLog(bootstrap)
@@ -320,8 +320,11 @@ def test_plain_functions_run_in_threads_and_their_time_limit_reaches_them(bootst
             await spin.send(False)
             await spin.send(True)
             await sleep.send()
-            await until(lambda: sum(worker.metrics.dead_reasons.values()) == 2)
-            assert worker.abandoned_threads == 0
+            try:
+                await until(lambda: sum(worker.metrics.dead_reasons.values()) == 2)
+                assert worker.abandoned_threads == 0
+            finally:
+                released.set()
         letters = (await read_dead_letters(log, "threads")).values()
         assert sorted(one.task or "" for one in letters) == ["sleep", "spin"]
         assert all("TimeLimitExceeded" in one.failure for one in letters)

@@ -35,7 +35,7 @@ def test_rounds_follow_each_other_until_they_are_to_stop(tmp_path: Path) -> None
 
 
 def test_command_under_way_is_ended_when_it_is_to_stop(tmp_path: Path) -> None:
-    """It would wait for ever: its standard input ends with this process only."""
+    """The command would wait for ever: its standard input ends only with this process."""
     begun, stopping = tmp_path / "begun", threading.Event()
     endless = python("import sys; open(sys.argv[1], 'w'); sys.stdin.read()", str(begun))
     codes: list[int] = []

@@ -1,4 +1,4 @@
-"""What `up` runs, in which order, and with which addresses."""
+"""The processes that `up` runs, their order and their addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ports the platform uses. A port in use is reported with its process and our option."""
+"""The ports that the platform uses. A port in use is reported with its process and our option."""
 
 from __future__ import annotations
 

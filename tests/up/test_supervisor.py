@@ -1,4 +1,4 @@
-"""Children of a supervisor: what happens to them, and what is told of them."""
+"""Children of a supervisor: start, end, restart, and the events it reports."""
 
 from __future__ import annotations
 

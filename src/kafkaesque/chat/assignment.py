@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 class AssignedPartitions:
     """A rebalance listener that keeps a HomePartition for every partition this back end serves.
 
-    Released partitions stay in memory. If the group assigns one again and nobody has written to its
+    Released partitions stay in memory. If the group assigns one again and no other process has written to its
     journal meanwhile, it need not be restored.
     """
 

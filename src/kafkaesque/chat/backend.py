@@ -51,7 +51,7 @@ class PartitionCountMismatch(Exception):
 
 @dataclass(slots=True)
 class BackendState:
-    """What the status page and the metrics show of a back end."""
+    """The state of a back end for the status page and the metrics."""
 
     passes: int = 0
     batches: int = 0
@@ -114,7 +114,7 @@ class Backend:
             except LogError as error:
                 self.state.error = str(error)
                 wait_s = backoff.next_s()
-                logger.warning("%s; from the log's state again in %.1f s", error, wait_s)
+                logger.warning("pass failed: %s; next pass in %.1f s", error, wait_s)
                 await sleep_unless(self._stopping, wait_s)
 
     async def _pass(self) -> None:

@@ -12,7 +12,7 @@ INT, STRING = SettingType.INT, SettingType.STRING
 
 @dataclass(frozen=True, slots=True)
 class BackendConfig:
-    """How a back end reads, decides and writes."""
+    """Settings of a back end."""
 
     batch_records_max: int = setting(
         "batch.records.max", INT, 500,

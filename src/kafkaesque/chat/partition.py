@@ -44,7 +44,7 @@ _directory_encoder = msgspec.json.Encoder()
 
 @dataclass(slots=True)
 class BackendCounts:
-    """What a back end has processed since it started."""
+    """Counters since the back end started."""
 
     commands: int = 0
     asks: int = 0

@@ -1,4 +1,4 @@
-"""What the status page of a running back end shows."""
+"""The status page of a running back end."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Translator:
             except LogError as error:
                 self.state.error = str(error)
                 wait_s = backoff.next_s()
-                logger.warning("%s; again in %.1f s", error, wait_s)
+                logger.warning("pass failed: %s; next pass in %.1f s", error, wait_s)
                 await sleep_unless(self._stopping, wait_s)
 
     async def assigned(self, places: frozenset[TopicPartition]) -> None:

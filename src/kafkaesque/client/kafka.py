@@ -118,8 +118,8 @@ class KafkaAdmin:
         return created
 
     async def _wait_until_known(self, created: Sequence[str]) -> None:
-        """Waits until the brokers know the topics. In Apache Kafka they learn of them after the
-        controller has answered."""
+        """Waits until the brokers have the topics. In Apache Kafka they receive them after the controller
+        has answered."""
         deadline_s = time.monotonic() + REQUEST_SECONDS_MAX
         while created:
             try:
@@ -177,7 +177,7 @@ class KafkaAdmin:
 
 
 def _watermarks(consumer: Consumer, place: KafkaTopicPartition) -> tuple[int, int]:
-    """Start and end of a partition. Retries while its leader changes or does not know it yet, which
+    """Start and end of a partition. Retries while its leader changes or has not created it yet, which
     librdkafka does not do here. Blocking; raises KafkaException."""
     deadline_s = time.monotonic() + REQUEST_SECONDS_MAX
     while True:

@@ -32,7 +32,7 @@ _MISSING = frozenset(
     }
 )
 LEADERLESS = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
-"""Transient: between two leaders, or before the first leader knows the partition."""
+"""Transient: between two leaders, or before the first leader has the partition."""
 _FENCED = frozenset(
     {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 )

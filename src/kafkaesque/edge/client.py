@@ -453,7 +453,7 @@ class EdgeClient:
         self._report_state("closed")
         if self._first is not None and not self._first.done():
             self._first.set_exception(why)
-            # Mark the exception as retrieved: nobody may be waiting in `start`.
+            # Mark the exception as retrieved: no caller may be waiting in `start`.
             self._first.exception()
         for answer in list(self._waiting.values()):
             if not answer.done():

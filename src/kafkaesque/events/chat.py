@@ -5,7 +5,7 @@ message carries `sent_ms`, so that computing a latency needs no join. The stages
 order, because one back end at a time writes for a recipient.
 
 The other topics are internal to the back ends (chat/ defines their records). They are declared here
-because operators of the log need to know them.
+because operators of the log have to recognise them.
 """
 
 from __future__ import annotations

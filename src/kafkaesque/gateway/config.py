@@ -19,7 +19,7 @@ _KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
-    """How a gateway serves its clients."""
+    """Settings of a gateway."""
 
     zookeeper_connect: str = setting(
         "zookeeper.connect", STRING, "",

@@ -1,4 +1,4 @@
-"""Where the pipeline keeps files on this machine. Paths only: nothing is created or read here."""
+"""Paths of the pipeline's files on this machine. Nothing is created or read here."""
 
 from __future__ import annotations
 

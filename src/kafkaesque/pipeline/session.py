@@ -44,7 +44,7 @@ _LINKED = ("bin", "jars", "sbin")
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """How Spark is started."""
+    """Settings with which Spark starts."""
 
     scratch: Path
     """Directory of shuffle and spill files. Cleaned at the start, because kill -9 leaves files there."""

@@ -1,4 +1,4 @@
-"""What every server process of the platform shares: clock, event loop, logging, signals, the `ready`
+"""Shared by every server process of the platform: clock, event loop, logging, signals, the `ready`
 line, child processes, and the status page.
 
 Nothing here depends on a Kafka client, a web framework or the command line. The broker and all

@@ -33,7 +33,7 @@ class CoordinationSession:
     kazoo reconnects by itself. If the server has expired the session meanwhile, it has deleted its
     ephemeral nodes, and kazoo starts a new session: `is_lost` is True from then on. Nodes of
     `register` are created again after each reconnect. Nodes of `create_ephemeral` and `acquire` are
-    not, because another process may own what they stand for by then.
+    not, because another process may have taken over by then.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class CoordinationSession:
                 return True
             if holder != owner:
                 return False
-            self._client.delete(path)  # of a previous process with the same name
+            self._client.delete(path)  # left by a previous process with the same name
         return False
 
     async def release(self, path: str) -> None:

@@ -1,4 +1,4 @@
-"""How a server process starts and stops: event loop, addresses, signals, and the file that has its
+"""Start and stop of a server process: event loop, addresses, signals, and the file that has its
 addresses while it runs. The `ready` line is in `child_process`.
 """
 
@@ -61,7 +61,7 @@ def facts_file(path: Path | None, facts: Mapping[str, str]) -> Iterator[None]:
 
 
 def read_facts(path: Path) -> dict[str, str]:
-    """What `facts_file` wrote; empty if there is no such file."""
+    """The facts that `facts_file` wrote; empty if there is no such file."""
     with contextlib.suppress(OSError, ValueError):
         found = json.loads(path.read_text())
         if isinstance(found, dict):

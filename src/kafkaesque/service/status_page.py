@@ -50,7 +50,7 @@ def json_page(content: Mapping[str, Any]) -> Page:
 
 
 class PageServer:
-    """Serves `pages` by exact path; each is made anew for every request."""
+    """Serves `pages` by exact path; each is rendered for every request."""
 
     __slots__ = ("_pages", "_reuse_port", "_server")
 
@@ -115,7 +115,7 @@ def _encode(page: Page, *, with_body: bool = True) -> bytes:
 
 
 class StatusSource(Protocol):
-    """What a service shows on its pages. Read anew for every request."""
+    """The content of a service's pages, read for every request."""
 
     def metrics(self) -> str:
         """In Prometheus' text format."""

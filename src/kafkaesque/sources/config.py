@@ -18,7 +18,7 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
-    """How a source reads its network and writes to the log."""
+    """Settings of a source: how it reads its network and writes to the log."""
 
     batch_posts_max: int = setting(
         "batch.posts.max", INT, 500, "Maximum number of frames processed and written together.",

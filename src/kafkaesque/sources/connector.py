@@ -64,7 +64,7 @@ TOMBSTONES_MAX = 10_000
 
 @dataclass(slots=True)
 class ConnectorStatus:
-    """What the status page and the metrics show of a connector."""
+    """The state of a connector for the status page and the metrics."""
 
     connections: int = 0
     batches: int = 0
@@ -113,7 +113,7 @@ class SourceConnector:
             except LogError as error:
                 self.state.error = str(error)
                 wait_s = backoff.next_s()
-                logger.warning("%s; from the log's state again in %.1f s", error, wait_s)
+                logger.warning("pass failed: %s; next pass in %.1f s", error, wait_s)
                 await sleep_unless(self._stopping, wait_s)
 
     def _finished(self) -> bool:

@@ -51,7 +51,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """Of the server of synthetic posts."""
+    """Options of the server of synthetic posts."""
 
     listen: tuple[str, int]
     seed: int

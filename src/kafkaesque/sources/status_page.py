@@ -1,4 +1,4 @@
-"""What the status page of a running source shows."""
+"""The status page of a running source."""
 
 from __future__ import annotations
 

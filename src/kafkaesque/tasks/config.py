@@ -13,7 +13,7 @@ INT = SettingType.INT
 
 @dataclass(frozen=True, slots=True)
 class TasksConfig:
-    """How calls run and timers are kept."""
+    """Settings of workers and timers."""
 
     concurrency: int = setting(
         "concurrency", INT, 100, "Calls of one worker that run at once.", at_least=1,

@@ -6,7 +6,7 @@
     POST /processes/NAME/restart         SIGTERM; the supervisor starts it again
 
 Listens on loopback and requires a token. `up` writes address and token to a file in its data directory
-that only its user can read, so the API gives nobody more than `kill` would.
+that only its user can read, so the API permits no user more than `kill` would.
 """
 
 from __future__ import annotations

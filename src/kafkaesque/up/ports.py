@@ -20,7 +20,7 @@ from kafkaesque.up.supervisor import Service
 KAFKA_PORT = 9092
 HTTP_PORT = 9644
 SIDE_PORTS = {"coordination-listen": 2181, "text-listen": 9100}
-"""Of the first broker, by the broker's option."""
+"""Default ports of the first broker, by the broker's option."""
 GATEWAY_PORTS = (7000, 7010)
 CONSOLE_PORT = 8080
 CHAT_WEB_PORT = 8090
@@ -72,7 +72,8 @@ BROKER_LISTENERS = {
     "--text-listen": ("text protocol", "--port"),
     "--http-listen": ("metrics", "--http-port"),
 }
-"""What a broker listens for and the option of `up` that moves it, by the broker's own option."""
+"""The purpose of each of a broker's ports and the option of `up` that changes it, by the broker's own
+option."""
 
 
 # -- choosing --------------------------------------------------------------------------------------
@@ -135,7 +136,7 @@ def broker_ports(brokers: Sequence[Service]) -> list[Port]:
 
 
 def service_ports(ports: Mapping[int, int]) -> list[Port]:
-    """Of the services, by the ports that `choose_ports` returned."""
+    """The ports of the services, by the ports that `choose_ports` returned."""
     return [
         Port(ports[default], service.what, service.option)
         for default, service in SERVICE_PORTS.items()

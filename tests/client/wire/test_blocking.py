@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 import struct
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,7 +93,9 @@ def test_response_that_trickles_in_ends_at_the_deadline() -> None:
         _, correlation_id, _ = read_request(connection)
         for byte in framed(API_VERSIONS, 3, correlation_id):
             connection.sendall(bytes([byte]))
-            time.sleep(0.05)
+            has_closed, _, _ = select.select([connection], [], [], 0.05)
+            if has_closed:
+                return
 
     with peer(serve) as address, pytest.raises(ConnectionLost, match="timed out"):
         connect(address, timeout_s=0.3)

@@ -53,7 +53,7 @@ def test_each_partition_gets_its_verdict(spark) -> None:
         "hole": ("rows are missing", 1, 0),
         "compacted": ("ok", 0, 0),
         "behind": ("ok", 0, 2),
-        "anew": ("the table is ahead of the log: the topic was made anew", 0, 0),
+        "anew": ("the table is ahead of the log: the topic was recreated", 0, 0),
         "gone": ("the log has no such partition", 0, 0),
         "empty": ("ok", 0, 0),
         "waits": ("the table is behind", 0, 4),

@@ -24,7 +24,7 @@ KEY = ("t", 0)
 @pytest.mark.parametrize(
     ("began", "reached", "held", "expected"),
     [
-        # The whole log, of which nothing, some and all was archived.
+        # The whole log: nothing, a part, and all of it was archived.
         ({}, {}, None, (10, 10)),
         ({KEY: 0}, {KEY: 15}, TableOffsets(10, 14, 5), (10, 15)),
         ({KEY: 0}, {KEY: 20}, TableOffsets(10, 18, 9), (10, 20)),

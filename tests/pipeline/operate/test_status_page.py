@@ -1,4 +1,4 @@
-"""What a console reads of a running pipeline, without Spark."""
+"""The status pages of a running pipeline that the console reads, without Spark."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_a_read_mark_is_checked_again_when_the_timer_fires(
 ) -> None:
     async def test() -> None:
         async with stage(authority) as (tester, catcher, jobs):
-            # Nobody cancels this one: it is called as if the cancellation had come too late.
+            # This one is not cancelled: it runs as if the cancellation had come too late.
             await happen(tester, sent(1), read(1, START_MS + 1))
             await jobs.mail_unread.send("m1", "c", "ann", "bob", START_MS)
             await jobs.mail_unread.send("m9", "c", "ann", "bob", START_MS)

@@ -37,7 +37,7 @@ HELP: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ScreenFrame:
-    """What to draw besides the view."""
+    """Everything on the screen besides the view."""
 
     width: int
     height: int

@@ -171,7 +171,7 @@ class MalformedCommand(Exception):
         super().__init__(message)
         self.code = code
         self.user = user
-        """Empty if the record names no user: then there is nobody to reply to."""
+        """Empty if the record names no user: then no reply is sent."""
         self.id = id
         self.reply_to = reply_to
 

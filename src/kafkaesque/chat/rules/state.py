@@ -107,7 +107,7 @@ class Conversation(msgspec.Struct):
 
 
 class Account(msgspec.Struct):
-    """One account. A deleted one is kept, so that nobody can take its name and read its inbox."""
+    """One account. A deleted one is kept, so that no new account gets its name and its inbox."""
 
     name: str
     password_hash: str

@@ -29,7 +29,7 @@ class UnsupportedSecurity(InvalidSecurity):
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How a connection is encrypted and authenticated.
+    """Encryption and authentication of a connection.
 
     Holds names of files and no TLS context, so that Spark can send it to its workers.
     """

@@ -44,7 +44,7 @@ def read_message(data: bytes, depth: int = 0) -> dict[str, Any]:
 
 
 class _Repeated(list[Any]):
-    """Values of a repeated field; a class of its own to tell it from a single value."""
+    """Values of a repeated field; a separate class, to distinguish it from a single value."""
 
 
 def _field(data: bytes, position: int, wire_type: int, depth: int) -> tuple[Any, int]:

@@ -57,7 +57,7 @@ class ConsoleConfig:
     host: str = "127.0.0.1"
     port: int = 0
     password: str = ""
-    """The operator's password; if it is empty, nobody can sign in."""
+    """The operator's password; if it is empty, sign-in is disabled."""
     coordination: str | None = None
     metrics: tuple[str, ...] = ()
     control_file: Path | None = None

@@ -79,7 +79,7 @@ def compare(counts: DataFrame, log: DataFrame, lost: DataFrame, due: datetime) -
         F.when(F.col("log_end").isNull(), "the log has no such partition")
         .when(duplicates > 0, "rows are doubled")
         .when(missing > 0, "rows are missing")
-        .when(beyond, "the table is ahead of the log: the topic was made anew")
+        .when(beyond, "the table is ahead of the log: the topic was recreated")
         .when(waits & (F.col("waiting_since") < F.lit(due)), "the table is behind")
         .otherwise("ok")
     )

@@ -82,7 +82,7 @@ class TopicMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """How to connect to the cluster."""
+    """Settings of the connections to a cluster."""
 
     bootstrap: tuple[Address, ...]
     security: Security = field(default_factory=Security)

@@ -1,4 +1,4 @@
-"""What a task reads: a range of offsets of one partition, and the settings of the read.
+"""The input of a task: a range of offsets of one partition, and the settings of the read.
 
 Free of pyarrow: `pipeline status` needs these classes on machines without Spark.
 """
@@ -28,7 +28,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """How a task reads."""
+    """The settings of a read."""
 
     cluster: ClusterSettings
     with_headers: bool = False

@@ -176,7 +176,7 @@ def _each_batch(
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """How a query ended."""
+    """The end of a query: its failure, if any."""
 
     query: str
     failure: str | None

@@ -45,7 +45,7 @@ class ServerFaults:
 
 @dataclass(slots=True)
 class LocalServerCounts:
-    """What the server has done since it started."""
+    """Counters since the server started."""
 
     connections: int = 0
     refused: int = 0
@@ -56,7 +56,7 @@ class LocalServerCounts:
     last_tick: int = -1
     """The last tick sent to any client."""
     cue: int = 0
-    """How often all clients were disconnected on request."""
+    """Requests to disconnect all clients."""
 
 
 class ClientWriter(Protocol):

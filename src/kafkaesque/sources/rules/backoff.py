@@ -1,6 +1,6 @@
-"""How long to wait before the next connection, by network and class of failure. Pure.
+"""Waits before the next connection, by network and class of failure. Pure.
 
-X documents its schedule (docs.x.com, Handling disconnections) and it is taken as it stands. Jetstream
+X documents its schedule (docs.x.com, Handling disconnections) and we follow it exactly. Jetstream
 and Mastodon document none beyond HTTP's own; theirs is the usual doubling. Every wait is jittered
 downwards by up to half, so that many clients cut off together do not come back together.
 """
@@ -14,7 +14,7 @@ from kafkaesque.model.backoff import backoff_s
 
 
 class Trouble(Enum):
-    """What went wrong with a connection."""
+    """The class of a connection failure."""
 
     DROPPED = "dropped"
     """It was up, and ended."""

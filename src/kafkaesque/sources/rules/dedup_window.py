@@ -15,7 +15,7 @@ _UNEDITED = 0
 
 
 class DedupVerdict(Enum):
-    """How the window classifies an event."""
+    """The window's decision about an event."""
 
     NEW = "new"
     DUPLICATE = "duplicate"

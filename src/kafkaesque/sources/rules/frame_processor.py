@@ -33,7 +33,7 @@ REJECTED_PER_BATCH_MAX = 20
 
 @dataclass(slots=True)
 class SourceCounts:
-    """What the source has read and written since it started."""
+    """Counters since the source started."""
 
     frames: int = 0
     posts: int = 0

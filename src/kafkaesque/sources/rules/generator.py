@@ -59,7 +59,7 @@ _WEIGHTS = tuple(itertools.accumulate(1_000_000 // (rank + 1) for rank in range(
 
 
 class TimelineEntryKind(Enum):
-    """What an entry does."""
+    """The effect of an entry."""
 
     POST = "post"
     REPEAT = "repeat"

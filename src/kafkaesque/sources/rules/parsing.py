@@ -1,4 +1,4 @@
-"""What the parsers of the three networks share: result, exceptions, times and limits. Pure."""
+"""Shared by the parsers of the three networks: result, exceptions, times and limits. Pure."""
 
 from __future__ import annotations
 

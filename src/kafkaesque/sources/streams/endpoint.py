@@ -1,4 +1,4 @@
-"""What the streams of all networks share: the endpoint, HTTP errors, and splitting responses into frames."""
+"""Shared by the streams of all networks: the endpoint, HTTP errors, and splitting responses into frames."""
 
 from __future__ import annotations
 

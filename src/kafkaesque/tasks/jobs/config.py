@@ -12,7 +12,7 @@ INT, STRING = SettingType.INT, SettingType.STRING
 
 @dataclass(frozen=True, slots=True)
 class JobsConfig:
-    """Where notifications and mails go."""
+    """Settings of the jobs: the destinations of notifications and mails."""
 
     webhook_url: str = setting(
         "webhook.url", STRING, "",

@@ -24,7 +24,7 @@ UNDECLARED = "unknown"
 
 
 class RecordState(Enum):
-    """What a held record waits for."""
+    """The reason why a record is held."""
 
     READY = "a free slot to run"
     BLOCKED = "another call of its key"

@@ -3,8 +3,8 @@
 A group commits one offset per partition, and everything before it is done. With many calls in flight some
 records beyond it are done too, and a crash would repeat them. So the commit's metadata lists what is open
 between the committed offset and the end of what was read (the idea of Confluent's parallel consumer):
-single offsets, as a bitmap or, if few are open in a long range, as a list; and keys of which everything
-from some offset on is open, however much that is. Kafka allows 4096 characters.
+single offsets, as a bitmap or, if few are open in a long range, as a list; and keys whose records
+are all open from some offset on, however many they are. Kafka allows 4096 characters.
 """
 
 from __future__ import annotations

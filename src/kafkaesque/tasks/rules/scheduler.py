@@ -192,7 +192,7 @@ class Scheduler:
         return self._trackers.get(place)
 
     def rereads_needed(self) -> dict[TopicPartition, Offset]:
-        """Partitions with a deferred key of which no call waits here, and the offset to read from."""
+        """Partitions that have a deferred key without a waiting call here, and the offset to read from."""
         return {
             place: Offset(min(deferred.start for deferred in tracker.deferred.values()))
             for place, tracker in self._trackers.items()

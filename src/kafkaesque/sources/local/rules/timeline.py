@@ -33,7 +33,7 @@ class Timeline:
         return self.epoch_us + int(post.offset_us * self._scale)
 
     def created_ms(self, post: SyntheticPost) -> int:
-        """What the author's software claims."""
+        """The creation time that the author's software reports."""
         return self.post_time_us(post) // 1000 - post.late_ms
 
     def ticks_at(self, elapsed_s: float) -> int:
