@@ -59,7 +59,7 @@ class MessageTaken(Fact, frozen=True, tag="message.taken"):
 
 
 class MessageSettled(Fact, frozen=True, tag="message.settled"):
-    """At the sender's home: messages to `peer` have reached `stage` (a Stage)."""
+    """At the sender's home: messages to `peer` have reached `stage` (a DeliveryStage)."""
 
     user: str
     peer: str
@@ -68,7 +68,7 @@ class MessageSettled(Fact, frozen=True, tag="message.settled"):
 
 
 class MessagesMarked(Fact, frozen=True, tag="messages.marked"):
-    """At the recipient's home: messages from `peer` were received or read (`stage` is a Stage)."""
+    """At the recipient's home: messages from `peer` were received or read (`stage` is a DeliveryStage)."""
 
     user: str
     peer: str

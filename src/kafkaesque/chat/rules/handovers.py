@@ -49,7 +49,7 @@ class Answered(Handover, frozen=True, tag="answered"):
 
 
 class Receipt(Handover, frozen=True, tag="receipt"):
-    """To the sender: `peer` has received or read these messages (`stage` is a Stage)."""
+    """To the sender: `peer` has received or read these messages (`stage` is a DeliveryStage)."""
 
     peer: str
     message_ids: tuple[str, ...]
