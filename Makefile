@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup clients up check format format-check lint types imports collect unit unit-pure test \
-        native-check trace \
+        compile native-check trace \
         conformance conformance-cluster conformance-services pipeline-slow kazoo-suite apache-kafka \
         zookeeper fuzz sim bench faults site lock clean
 
@@ -31,6 +31,10 @@ $(STAMP): pyproject.toml requirements/dev.lock hatch_build.py $(wildcard src/kaf
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
+
+# The modules on a record's way run compiled; from their sources if one was changed since.
+compile: setup ## Compile what was changed of the modules that run compiled
+	@$(BIN)/python hatch_build.py
 
 clients: setup ## Fetch what tests use beside Python (kcat, Java, Go, Node, a browser, balancers)
 	tools/setup-clients
@@ -68,11 +72,13 @@ collect: setup
 unit: setup
 	$(BIN)/python -m pytest $(UNIT) -q -n $(WORKERS) -m "not story"
 
-# The same without compiled code, as on a machine that has no compiler.
+# The same without compiled code, as on a machine that has no compiler. Tests that replace functions
+# of modules that are compiled run only here.
 unit-pure: setup
 	KAFKAESQUE_PURE=1 $(BIN)/python -m pytest $(UNIT) -q -n $(WORKERS) -m "not story"
+	KAFKAESQUE_PURE=1 $(BIN)/python -m pytest tests/lab/sim -q -n $(WORKERS) -m pure
 
-test: check unit-pure collect clients ## All that CI runs: check, stories, and conformance with every client
+test: compile check unit-pure collect clients ## All that CI runs: check, stories, and conformance with every client
 	$(BIN)/python -m pytest $(REAL) -q -n $(WAITING_WORKERS)
 	$(BIN)/python -m pytest $(UNIT) -m story -q -n $(WAITING_WORKERS)
 

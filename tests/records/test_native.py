@@ -250,12 +250,12 @@ def test_maker_rejects_what_it_cannot_bind(arguments: tuple[Any, ...]) -> None:
         _native.read_header(*arguments)
 
 
-@pytest.mark.parametrize(("wish", "may_be_compiled"), [("1", False), ("", True)])
+@pytest.mark.parametrize(("wish", "may_be_compiled"), [("1", False), ("modules", True), ("", True)])
 def test_environment_can_ask_for_pure_functions(wish: str, may_be_compiled: bool) -> None:
     program = "from kafkaesque.records import native; print(native.CHECKSUM_BY)"
     environment = {**os.environ, "KAFKAESQUE_PURE": wish}
-    told = subprocess.run(
+    chosen = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     ).stdout.strip()
     is_built = importlib.util.find_spec("kafkaesque.records._native") is not None
-    assert (told != "google-crc32c") is (may_be_compiled and is_built)
+    assert (chosen != "google-crc32c") is (may_be_compiled and is_built)

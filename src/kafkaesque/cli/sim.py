@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+import kafkaesque
 from kafkaesque.cli.failures import ExitCode, usage
 from kafkaesque.cli.options import examples
 from kafkaesque.lab.sim.campaign import keep_seed, summarize, summarize_planted
@@ -86,7 +90,9 @@ def sim(
     """
     if bugs and not planted:
         raise usage("--bug needs --planted.")
-    if planted:
+    if planted and kafkaesque.BUILD.startswith("compiled"):
+        _run_planted_from_sources(bugs, as_json)
+    elif planted:
         _run_planted([BUGS[name] for name in bugs] or PLANTED, as_json)
     elif one_seed is not None:
         _run_one(one_seed, with_trace, keep, as_json)
@@ -133,6 +139,15 @@ def _report_violation(outcome: SeedResult, keep: Path, as_json: bool) -> None:
     click.echo(f"  again: {replay_command(outcome.seed)}", err=as_json)
     has_been_kept = not keep_seed(keep, outcome.seed, outcome.violation)
     click.echo(f"  {'already' if has_been_kept else 'kept'} in {keep}", err=as_json)
+
+
+def _run_planted_from_sources(bugs: Sequence[str], as_json: bool) -> None:
+    """A bug is planted by replacing a function, which compiled code would not notice."""
+    program = [sys.executable, "-m", "kafkaesque.cli.main", "sim", "--planted"]
+    options = [*(f"--bug={name}" for name in bugs), *(["--json"] if as_json else [])]
+    environment = {**os.environ, "KAFKAESQUE_PURE": "modules"}
+    run = subprocess.run([*program, *options], env=environment, check=False)
+    click.get_current_context().exit(run.returncode)
 
 
 def _run_planted(bugs: Sequence[Planted], as_json: bool) -> None:

@@ -137,6 +137,7 @@ def test_what_only_the_journal_holds_is_there_when_the_file_of_a_partition_faile
     run(tmp_path, story)
 
 
+@pytest.mark.pure
 def test_producers_that_cannot_be_saved_do_not_end_the_upkeep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

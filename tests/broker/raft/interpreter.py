@@ -177,7 +177,7 @@ class Interpreter:
         """group 0 1 2 [joining=3] [election=10] [window=2] ..."""
         command.expect_options("joining", *SETTINGS)
         settings: dict[str, Any] = {
-            SETTINGS[name]: int(value)
+            SETTINGS[name]: type(getattr(RaftConfig(), SETTINGS[name]))(int(value))
             for name, value in command.options.items()
             if name in SETTINGS
         }

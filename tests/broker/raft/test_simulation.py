@@ -73,6 +73,7 @@ def test_same_seed_gives_the_same_run() -> None:
     assert trace() == trace()
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_planted_bug_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant.plant(monkeypatch)

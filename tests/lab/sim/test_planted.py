@@ -14,6 +14,7 @@ def test_there_are_enough_bugs() -> None:
     assert len({bug.name for bug in PLANTED}) == len(PLANTED) >= BUGS_MIN
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
 def test_planted_bug_is_found(bug: Planted) -> None:
     found = find(bug)

@@ -104,5 +104,16 @@ def test_a_directory_that_cannot_be_written_fails(tmp_path: Path) -> None:
 
 def test_versions_name_the_client_library() -> None:
     findings = list(machine.examine_versions())
-    assert all(f.status == "ok" for f in findings)
+    assert all(f.status == "ok" for f in findings if "build" not in f.facts)
     assert any("librdkafka" in f.facts for f in findings)
+
+
+@pytest.mark.parametrize(
+    ("build", "status"),
+    [("compiled: 43 modules", "ok"), ("sources: KAFKAESQUE_PURE is set", "warn")],
+)
+def test_broker_that_is_not_compiled_is_a_warning(build: str, status: str) -> None:
+    finding = machine.judge_build(build)
+    assert finding.status == status
+    assert build in finding.text
+    assert bool(finding.fix) is (status == "warn")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from builtins import memoryview  # mypyc looks up a NamedTuple's types among the module's names
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple

@@ -478,7 +478,7 @@ class Log:
                     if self._durability.failure is not None:
                         limit_offset = min(limit_offset, self._durability.synced_offset)
                     if offset >= limit_offset:
-                        break
+                        return ReadResult(memoryview(b""), offset)
                     epoch, end_offset, is_whole = ANY, limit_offset, False
                     if whole_from is not None and offset >= whole_from:
                         epoch, end_offset = self._epochs.range_at(offset, limit_offset)

@@ -27,21 +27,6 @@ class TailBatch(NamedTuple):
     data: bytes
 
 
-class Share(NamedTuple):
-    """The unsynced batches of one log at one moment, for a round of the sync journal."""
-
-    tail: UnsyncedTail
-    cut_count: int
-    batches: Sequence[TailBatch]
-    end_offset: Offset
-    size_bytes: int
-
-    @property
-    def is_current(self) -> bool:
-        """False if the log was cut or closed since."""
-        return self.tail.cut_count == self.cut_count
-
-
 class Tailed(Protocol):
     """The part of `Log` that a journal uses."""
 
@@ -172,3 +157,18 @@ class UnsyncedTail:
         self._batches = deque()
         self._size_bytes = 0
         self._start_offset = end_offset
+
+
+class Share(NamedTuple):
+    """The unsynced batches of one log at one moment, for a round of the sync journal."""
+
+    tail: UnsyncedTail
+    cut_count: int
+    batches: Sequence[TailBatch]
+    end_offset: Offset
+    size_bytes: int
+
+    @property
+    def is_current(self) -> bool:
+        """False if the log was cut or closed since."""
+        return self.tail.cut_count == self.cut_count

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import kafkaesque
+
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 BUSY_SHARE_WARN = 0.15
 
@@ -104,6 +106,7 @@ def machine_facts() -> dict[str, object]:
         "memory_mb": int(_first_value("/proc/meminfo", "MemTotal").split()[0]) // 1024,
         "kernel": platform.release(),
         "python": platform.python_version(),
+        "kafkaesque": kafkaesque.BUILD,
         "load_average_1min": round(os.getloadavg()[0], 2),
     }
 

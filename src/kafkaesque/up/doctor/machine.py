@@ -18,6 +18,7 @@ from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import kafkaesque
 from kafkaesque.model.limits import MIB
 from kafkaesque.model.sizes import human_bytes
 from kafkaesque.service.finding import Finding
@@ -58,6 +59,15 @@ def examine_versions() -> Iterator[Finding]:
         )
     shown = ", ".join(f"{name} {number}" for name, number in found.items())
     yield Finding("versions", "ok", shown, facts=dict(found))
+    yield judge_build(kafkaesque.BUILD)
+
+
+def judge_build(build: str) -> Finding:
+    facts = {"build": build}
+    if build.startswith("compiled"):
+        return Finding("versions", "ok", f"the broker runs {build}", facts=facts)
+    fix = "a broker with compiled modules needs half the CPU: install a C compiler, then this package again"
+    return Finding("versions", "warn", f"the broker runs from {build}", fix, facts)
 
 
 def examine_limits() -> Iterator[Finding]:

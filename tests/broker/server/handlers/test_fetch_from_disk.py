@@ -19,6 +19,8 @@ from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.records.codec import Record, encode_batch
 
+pytestmark = pytest.mark.pure
+
 
 class Disk:
     """From which a log has to be loaded in `loads` steps before it is in memory, and stays there unless
