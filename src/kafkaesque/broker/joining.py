@@ -53,7 +53,7 @@ class _NoInbox:
 
     def dropped(self, node: NodeId) -> None: ...
 
-    def spoke_at(self) -> float:
+    def heartbeats_since(self) -> float:
         return inf
 
     def post(self, node: NodeId, kind: int, body: bytes) -> None: ...

@@ -38,8 +38,8 @@ from kafkaesque.broker.replication.opening import batch_payload, open_replica
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.replica_set import CONTROLLER_CONFIG, TICK_SECONDS, ReplicaSet
-from kafkaesque.broker.replication.rules.owner import Owner
 from kafkaesque.broker.replication.rules.peer_hello import PeerIdentity
+from kafkaesque.broker.replication.rules.state_machine import StateMachine
 from kafkaesque.broker.replication.sync_journal import SyncJournal
 from kafkaesque.broker.server.addresses import (
     Address,
@@ -93,8 +93,8 @@ SCRUB_SECONDS = 0.5
 cost."""
 LINK_CONFIG = LinkConfig(lease_margin_seconds=0.5)
 """A lease lasts half a second from a ping. A peer that answered it had read every heartbeat sent
-before it, the last at most 350 ms old (`spoke_at`), and votes for no other leader within nine ticks
-(900 ms) of a heartbeat."""
+before it, the last at most 350 ms old (`heartbeats_since`), and votes for no other leader within
+nine ticks (900 ms) of a heartbeat."""
 JOURNAL_CONFIG = LogConfig(segment_bytes=MIB)
 """Small segments, because entries covered by a snapshot of the tables are deleted by segment."""
 
@@ -282,9 +282,15 @@ class Node:
         replicas.attach(CONTROLLER_GROUP, log)
         first = () if self.config.join else (replicas.member,)
 
-        def new_replica(owner: Owner) -> Replica:
+        def new_replica(machine: StateMachine) -> Replica:
             return open_replica(
-                CONTROLLER_GROUP, log, first, replicas, owner, CONTROLLER_CONFIG, is_clean=is_clean
+                CONTROLLER_GROUP,
+                log,
+                first,
+                replicas,
+                machine,
+                CONTROLLER_CONFIG,
+                is_clean=is_clean,
             )
 
         states = StateFile(path)

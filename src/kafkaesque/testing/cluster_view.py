@@ -67,7 +67,7 @@ async def query(node: Node) -> BrokerReport:
         topics[topic.name] = tuple(seen)
     return BrokerReport(
         controller=cluster.controller_id,
-        term=replica.standing.term,
+        term=replica.leadership.term,
         voters=frozenset(node_of(member) for member in replica.membership.voters),
         up=frozenset(cluster.live_nodes()),
         topics=topics,

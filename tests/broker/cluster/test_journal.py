@@ -31,8 +31,8 @@ from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.replica_set import CONTROLLER_CONFIG, ReplicaSet
 from kafkaesque.broker.replication.rules.entry_payload import encode_state
-from kafkaesque.broker.replication.rules.owner import Owner
 from kafkaesque.broker.replication.rules.pending_readies import TRIED_EVERY_TICKS
+from kafkaesque.broker.replication.rules.state_machine import StateMachine
 from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles, SystemCalls
@@ -88,10 +88,10 @@ async def open_journal(
     replicas.outbox = Nowhere()
     log = Log.open(directory / "journal", SMALL, files, clean=clean)
 
-    def new_replica(owner: Owner) -> Replica:
+    def new_replica(machine: StateMachine) -> Replica:
         members = (ME, *others)
         return open_replica(
-            CONTROLLER_GROUP, log, members, replicas, owner, CONTROLLER_CONFIG, is_clean=clean
+            CONTROLLER_GROUP, log, members, replicas, machine, CONTROLLER_CONFIG, is_clean=clean
         )
 
     states = StateFile(directory, files.calls)
@@ -264,7 +264,7 @@ async def begin(journal: Journal) -> asyncio.Task[tuple[None, LogIndex]]:
 
 def follow(journal: Journal, entries: tuple[Entry, ...], prev: tuple[LogIndex, Term]) -> None:
     """Another one leads the next term and has committed all that it sends."""
-    term = Term(journal.replica.standing.term + 1)
+    term = Term(journal.replica.leadership.term + 1)
     commit_index = LogIndex(prev[0] + len(entries))
     journal.replica.step(Append(PEER, ME, term, *prev, commit_index, entries))
 
@@ -275,7 +275,7 @@ def test_command_that_the_next_leader_has_is_done_though_this_one_leads_no_more(
     async def story() -> None:
         async with open_journal(tmp_path, others=(PEER, OTHER)) as journal:
             asked = await begin(journal)
-            index, term = journal.replica.last_index, journal.replica.standing.term
+            index, term = journal.replica.last_index, journal.replica.leadership.term
             noop = Entry(LogIndex(index + 1), Term(term + 1), EntryKind.NOOP, 0, None)
             follow(journal, (noop,), (index, term))
             assert await asked == (None, index)
@@ -292,7 +292,7 @@ def test_command_that_another_entry_replaced_may_be_retried_at_the_next_controll
     async def story() -> None:
         async with open_journal(tmp_path, others=(PEER, OTHER)) as journal:
             asked = await begin(journal)
-            index, term = journal.replica.last_index, journal.replica.standing.term
+            index, term = journal.replica.last_index, journal.replica.leadership.term
             noop = Entry(index, Term(term + 1), EntryKind.NOOP, 0, None)
             follow(journal, (noop,), (LogIndex(index - 1), term))
             with pytest.raises(ControllerMoved, match="replaced these commands"):
@@ -356,7 +356,7 @@ def test_command_that_a_full_controller_holds_is_done_when_the_others_have_it(
             waiting = asyncio.create_task(
                 journal.submit(lambda: Decision((ReserveProducerIds(8),), None))
             )
-            index, term = journal.replica.last_index, journal.replica.standing.term
+            index, term = journal.replica.last_index, journal.replica.leadership.term
             noop = Entry(LogIndex(index + 1), Term(term + 1), EntryKind.NOOP, 0, None)
             follow(journal, (noop,), (index, term))
             assert await asked == (None, index)
@@ -376,7 +376,7 @@ def test_snapshot_without_room_on_disk_waits_and_blocks_nothing(tmp_path: Path) 
         async with open_journal(tmp_path, calls=calls, others=(PEER, OTHER)) as journal:
             calls.room = False
             state = encode_state(Offset(40), journal.tables.snapshot())
-            term = Term(journal.replica.standing.term + 1)
+            term = Term(journal.replica.leadership.term + 1)
             snapshot = Snapshot(LogIndex(50), term, Membership((ME, PEER, OTHER), ()), state)
             journal.replica.step(InstallSnapshot(PEER, ME, term, snapshot))
             while not journal.replica.is_without_room:

@@ -24,7 +24,7 @@ from kafkaesque.broker.cluster.rules.membership_plan import (
 )
 from kafkaesque.broker.raft.membership import ChangeKind, MembershipChange, changed
 from kafkaesque.broker.raft.quorum import majority
-from kafkaesque.broker.raft.ready import PeerStatus, Standing, Status
+from kafkaesque.broker.raft.ready import Leadership, PeerStatus, Status
 from kafkaesque.broker.raft.types import LogIndex, Membership, Refusal, Role, Term
 from kafkaesque.model.ids import MemberId, NodeId, member_id, node_of
 
@@ -225,7 +225,7 @@ def test_group_is_built_from_the_raft_status() -> None:
     one, two = members(1, 2)
     status = Status(
         node_id=one,
-        standing=Standing(Role.LEADER, Term(3), one, is_confirmed=True),
+        leadership=Leadership(Role.LEADER, Term(3), one, is_confirmed=True),
         vote=one,
         membership=Membership((one,), (two,)),
         commit_index=LogIndex(50),

@@ -117,7 +117,7 @@ def test_leader_with_a_damaged_uncommitted_batch_resigns(scene: Scene) -> None:
     scene.flip(-5)
     trio.cut_off = set()
     trio.tick(5)
-    assert [node.owner.committed_end for node in trio.nodes] == [5, 5, 5]
+    assert [node.machine.committed_end for node in trio.nodes] == [5, 5, 5]
 
     scene.scrub()
     trio.settle()
@@ -126,4 +126,4 @@ def test_leader_with_a_damaged_uncommitted_batch_resigns(scene: Scene) -> None:
     assert trio.leader in (0, 1)
     trio.append()
     trio.tick(3)
-    assert [node.owner.committed_end for node in trio.nodes] == [6, 6, 6]
+    assert [node.machine.committed_end for node in trio.nodes] == [6, 6, 6]

@@ -25,7 +25,7 @@ from kafkaesque.broker.replication.peer_calls import AnswerLost, PeerUnreachable
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica import Blob, Replica
 from kafkaesque.broker.replication.replica_set import CONTROLLER_CONFIG, ReplicaSet
-from kafkaesque.broker.replication.rules.owner import Owner
+from kafkaesque.broker.replication.rules.state_machine import StateMachine
 from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles
@@ -139,9 +139,9 @@ class Server:
         states = StateFile(directory, name="tree.state")
         members = tuple(map(MemberId, range(COUNT)))
 
-        def new_replica(owner: Owner) -> Replica:
+        def new_replica(machine: StateMachine) -> Replica:
             return open_replica(
-                COORDINATION_GROUP, log, members, self.replicas, owner, CONTROLLER_CONFIG,
+                COORDINATION_GROUP, log, members, self.replicas, machine, CONTROLLER_CONFIG,
                 is_clean=False,
             )  # fmt: skip
 

@@ -128,12 +128,12 @@ async def open_rig(
         config,
         log.log_end_offset,
         env,
-        lambda owner: open_replica(
+        lambda machine: open_replica(
             GROUP,
             log,
             members,
             replicas,
-            owner,
+            machine,
             RAFT_CONFIG,
             flush_messages=env.flush_messages(config),
             is_clean=clean,
@@ -145,7 +145,7 @@ async def open_rig(
     if members[1:]:
         await elect_with(partition.replica, members[1])
     while not partition.leads:
-        await env.standings.take()
+        await env.leadership_changes.take()
     calls.entered.clear()
     calls.count = 0
     try:
@@ -179,20 +179,20 @@ async def elect_with(replica: Replica, voter: MemberId) -> None:
     me = replica.raft.status().node_id
 
     async def becomes(role: Role) -> None:
-        while replica.standing.role is not role:
+        while replica.leadership.role is not role:
             await asyncio.sleep(0)  # a turn of the loop: the vote is being synced
 
     await becomes(Role.PRE_CANDIDATE)
-    replica.step(PreVoteResponse(voter, me, replica.standing.term, True))
+    replica.step(PreVoteResponse(voter, me, replica.leadership.term, True))
     await becomes(Role.CANDIDATE)
-    replica.step(VoteResponse(voter, me, replica.standing.term, True))
+    replica.step(VoteResponse(voter, me, replica.leadership.term, True))
     await becomes(Role.LEADER)
     acknowledge(replica, voter)
 
 
 def acknowledge(replica: Replica, voter: MemberId) -> None:
     me = replica.raft.status().node_id
-    replica.step(AppendResponse(voter, me, replica.standing.term, replica.last_index))
+    replica.step(AppendResponse(voter, me, replica.leadership.term, replica.last_index))
 
 
 def batch(

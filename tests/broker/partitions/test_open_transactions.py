@@ -7,7 +7,7 @@ import pytest
 from kafkaesque.broker.partitions.rules.open_transactions import (
     GUARDS_MAX,
     AbortedIndex,
-    AbortedTransaction,
+    AbortedTxn,
     OpenTransactions,
 )
 from kafkaesque.model.ids import Offset, ProducerEpoch, ProducerId
@@ -55,7 +55,7 @@ def test_aborted_transaction_is_listed_for_every_range_that_it_touches() -> None
     table = OpenTransactions()
     table.wrote(ONE, Offset(2))
     table.ended(ONE, Offset(6), is_commit=False)
-    found = [AbortedTransaction(ONE, Offset(2))]
+    found = [AbortedTxn(ONE, Offset(2))]
     for start, end in ((0, 3), (0, 9), (2, 3), (4, 5), (6, 9)):
         assert table.aborted.between(Offset(start), Offset(end)) == found
     for start, end in ((0, 2), (7, 9)):
@@ -75,8 +75,8 @@ def test_search_ends_where_nothing_later_can_reach_back() -> None:
     index.add(ONE, *offsets(0, 5, 2))
     index.add(TWO, *offsets(2, 8, 9))
     index.add(ONE, *offsets(9, 12, 13))
-    assert index.between(*offsets(0, 2)) == [AbortedTransaction(ONE, Offset(0))]
-    assert index.between(*offsets(6, 9)) == [AbortedTransaction(TWO, Offset(2))]
+    assert index.between(*offsets(0, 2)) == [AbortedTxn(ONE, Offset(0))]
+    assert index.between(*offsets(6, 9)) == [AbortedTxn(TWO, Offset(2))]
     assert [one.first_offset for one in index.between(*offsets(0, 99))] == [0, 2, 9]
 
 
@@ -85,7 +85,7 @@ def test_aborted_transactions_go_with_their_records() -> None:
     index.add(ONE, *offsets(0, 5, 6))
     index.add(TWO, *offsets(6, 8, 9))
     index.drop_before(Offset(6))
-    assert index.between(*offsets(0, 99)) == [AbortedTransaction(TWO, Offset(6))]
+    assert index.between(*offsets(0, 99)) == [AbortedTxn(TWO, Offset(6))]
 
 
 @pytest.mark.parametrize("is_commit", [True, False])

@@ -15,7 +15,10 @@ from kafkaesque.broker.partitions import transaction_coordinator
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.rules.admission import Appended
 from kafkaesque.broker.partitions.rules.markers import Marker, encode_marker
-from kafkaesque.broker.partitions.rules.open_transactions import Guard, TransactionCoordinatorFenced
+from kafkaesque.broker.partitions.rules.open_transactions import (
+    TransactionCoordinatorFenced,
+    VerificationGuard,
+)
 from kafkaesque.broker.partitions.transaction_coordinator import TransactionShard
 from kafkaesque.broker.partitions.waiting import BytesAwaited
 from kafkaesque.broker.transactions.registry import TransactionRegistry
@@ -70,11 +73,13 @@ def transactional(sequence: int = 0, epoch: int = 0, producer: ProducerId = ME) 
     )
 
 
-def guard(partition: Partition, epoch: int = 0, sequence: int = 0) -> Guard:
+def guard(partition: Partition, epoch: int = 0, sequence: int = 0) -> VerificationGuard:
     return partition.producers.transactions.guard(ME, ProducerEpoch(epoch), sequence)
 
 
-async def append(partition: Partition, data: memoryview, held: Guard | None = None) -> None:
+async def append(
+    partition: Partition, data: memoryview, held: VerificationGuard | None = None
+) -> None:
     appended = partition.append(data, all_replicas=True, guard=held)
     assert isinstance(appended, Appended)
     await committed(partition, appended)

@@ -120,7 +120,9 @@ class Checkers:
                     node.disk.term_at(LogIndex(number)) != self._committed[number]
                 )
                 require(is_safe, "committed entries are never cut", number)
-            require(node.raft.standing.role is not Role.LEADER, "leader append-only", node.node_id)
+            require(
+                node.raft.leadership.role is not Role.LEADER, "leader append-only", node.node_id
+            )
         log = node.raft._state.log
         for entry in ready.entries:
             before = log.term_at(LogIndex(entry.index - 1))
@@ -185,15 +187,17 @@ class Checkers:
 
     def leader_node(self) -> Node:
         term = max(
-            node.raft.standing.term
+            node.raft.leadership.term
             for node in self._nodes.values()
-            if node.raft.standing.role is Role.LEADER
+            if node.raft.leadership.role is Role.LEADER
         )
         return self._nodes[self.leaders[term]]
 
     def must_have_leader(self) -> None:
         leaders = [
-            node.node_id for node in self._nodes.values() if node.raft.standing.role is Role.LEADER
+            node.node_id
+            for node in self._nodes.values()
+            if node.raft.leadership.role is Role.LEADER
         ]
         require(bool(leaders), "a leader in peace", [n.raft.status() for n in self._nodes.values()])
 
@@ -201,9 +205,9 @@ class Checkers:
         leader = self.leader_node()
         status = leader.raft.status()
         require(status.commit_index == status.last_index, "all is committed in peace", status)
-        require(status.standing.is_confirmed, "the term is confirmed in peace", status)
+        require(status.leadership.is_confirmed, "the term is confirmed in peace", status)
         for node_id in status.membership.nodes:
             other = self._nodes[node_id].raft.status()
             require(other.commit_index == status.commit_index, "all know it in peace", other)
             require(other.applied_index == status.commit_index, "all applied it in peace", other)
-            require(other.standing.leader_id == leader.node_id, "all follow in peace", other)
+            require(other.leadership.leader_id == leader.node_id, "all follow in peace", other)

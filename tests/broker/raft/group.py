@@ -107,11 +107,11 @@ class Lone:
 
     @property
     def role(self) -> Role:
-        return self.raft.standing.role
+        return self.raft.leadership.role
 
     @property
     def term(self) -> Term:
-        return self.raft.standing.term
+        return self.raft.leadership.term
 
     @property
     def commit(self) -> LogIndex:

@@ -2,7 +2,7 @@
 
 Nodes are numbers. What a node does is shown as it happens: `0 save`, `0 append`, `0 cut`, `0 sync`
 for its disk, `0>1 ...` for a message it sends (`lost` when the link is cut), `0 apply`, `0 read`,
-and `0 is ...` when its standing changes. Entries are written index@term. Timeouts are not random:
+and `0 is ...` when its leadership changes. Entries are written index@term. Timeouts are not random:
 the election timeout of node n is the configured one plus n ticks.
 """
 
@@ -223,9 +223,9 @@ class Interpreter:
         """lead NODE: holds an election that is not the subject, in one line"""
         trace = [*self._campaign(command), *self._settle(command)]
         node_id, node = self._node(command)
-        if node.raft.standing.role is not Role.LEADER:
+        if node.raft.leadership.role is not Role.LEADER:
             raise ScriptError(f"line {command.line_number}: no election: {trace}")
-        yield f"{node_id} leads in term {node.raft.standing.term}"
+        yield f"{node_id} leads in term {node.raft.leadership.term}"
 
     def _lapse(self, command: Command) -> Iterator[str]:
         """So long nobody has heard a leader that anyone may be elected."""
@@ -374,9 +374,9 @@ class Interpreter:
         chosen = [MemberId(int(word)) for word in command.arguments] or list(self._nodes)
         for node_id in chosen:
             status = self._nodes[node_id].raft.status()
-            standing = status.standing
+            leadership = status.leadership
             yield (
-                f"{node_id} {standing.role.value} term={standing.term} leader={standing.leader_id} "
+                f"{node_id} {leadership.role.value} term={leadership.term} leader={leadership.leader_id} "
                 f"commit={status.commit_index} durable={status.durable_index} "
                 f"last={status.last_index} {membership_text(status.membership)}"
                 f"{' sleeping' if status.is_quiesced else ''}{' lease' if status.has_lease else ''}"
@@ -406,12 +406,12 @@ class Interpreter:
             if ready.committed is not None:
                 yield f"{node_id} apply {ready.committed.first}..{ready.committed.last}"
                 node.raft.applied(ready.committed.last)
-            if ready.standing is not None:
-                standing = ready.standing
-                confirmed = " confirmed" if standing.is_confirmed else ""
-                leader = "" if standing.leader_id is None else f" of {standing.leader_id}"
-                leader = "" if standing.role is Role.LEADER else leader
-                yield f"{node_id} is {standing.role.value}{leader} term={standing.term}{confirmed}"
+            if ready.leadership is not None:
+                leadership = ready.leadership
+                confirmed = " confirmed" if leadership.is_confirmed else ""
+                leader = "" if leadership.leader_id is None else f" of {leadership.leader_id}"
+                leader = "" if leadership.role is Role.LEADER else leader
+                yield f"{node_id} is {leadership.role.value}{leader} term={leadership.term}{confirmed}"
             if not node.holds_disk and (token := node.disk.sync()) is not None:
                 yield f"{node_id} sync"
                 node.raft.synced(token)

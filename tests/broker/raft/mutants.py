@@ -12,7 +12,7 @@ import pytest
 from tests.broker.raft.simulation import CALM, LEASES, STORM, Faults
 
 from kafkaesque.broker.raft import transitions
-from kafkaesque.broker.raft.durability import Durability
+from kafkaesque.broker.raft.durability import WriteTracker
 from kafkaesque.broker.raft.follower import Follower
 from kafkaesque.broker.raft.leader import Leader
 from kafkaesque.broker.raft.log_view import LogView
@@ -127,11 +127,11 @@ def read_before_the_term_is_confirmed(patch: pytest.MonkeyPatch) -> None:
 
 
 def late_sync_speaks_for_cut_entries(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Durability, "clip", lambda self, last_index: None)
+    patch.setattr(WriteTracker, "clip", lambda self, last_index: None)
     is_durable_to = LogView.is_durable_to
 
     def lax(self: LogView, index: LogIndex) -> None:
-        is_durable_to(self, min(index, self._handed_index))
+        is_durable_to(self, min(index, self._emitted_index))
 
     patch.setattr(LogView, "is_durable_to", lax)
 
@@ -169,7 +169,7 @@ def membership_changes_pile_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leader, "propose_membership", rash)
 
 
-def removed_node_never_stands(patch: pytest.MonkeyPatch) -> None:
+def removed_node_never_campaigns(patch: pytest.MonkeyPatch) -> None:
     """Found by this simulation: a node that removed itself and then lost its leadership may have the
     longest log, and without it nobody can be elected (thesis 4.2.2)."""
     patch.setattr(
@@ -217,7 +217,7 @@ MUTANTS = [
     Mutant(commit_what_only_the_leader_has, STORM),
     Mutant(cut_whatever_an_append_does_not_name),
     Mutant(membership_changes_pile_up, replace(CALM, membership=60, cut=10), hint=9),
-    Mutant(removed_node_never_stands, replace(STORM, membership=40), heals=True),
+    Mutant(removed_node_never_campaigns, replace(STORM, membership=40), heals=True),
     Mutant(lost_acknowledgement_is_not_repeated, STORM, heals=True, hint=10),
     Mutant(lost_append_is_not_noticed, STORM, heals=True),
 ]

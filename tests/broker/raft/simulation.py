@@ -181,7 +181,7 @@ class Simulation:
                 self._sync(node, 1 + roll(len(node.disk.pending) + 1))
         is_silent = faults.quiesce and self.ticks % 80 >= 20
         for node in self._up():
-            role = node.raft.standing.role
+            role = node.raft.leadership.role
             if role is Role.LEADER and (not is_silent or roll(100) < 4):
                 self._use(node)
             elif role is Role.FOLLOWER and roll(100) < 20:
@@ -202,7 +202,7 @@ class Simulation:
 
     def _watch_leader(self, node: Node) -> None:
         """A driver sees its links: it reports when the leader's node is unreachable."""
-        leader = node.raft.standing.leader_id
+        leader = node.raft.leadership.leader_id
         if leader is not None and (
             not self.nodes[leader].is_up or (leader, node.node_id) in self.cuts
         ):
@@ -307,14 +307,14 @@ class Simulation:
 
     def _spite(self) -> None:
         """The worst moment: when another node campaigns, partitions the leader and disturbs the third."""
-        leaders = [node for node in self._up() if node.raft.standing.role is Role.LEADER]
+        leaders = [node for node in self._up() if node.raft.leadership.role is Role.LEADER]
         if not leaders:
             return
-        victim = min(leaders, key=lambda node: node.raft.standing.term)
+        victim = min(leaders, key=lambda node: node.raft.leadership.term)
         others = [node for node in self._all() if node is not victim]
-        standing = (Role.PRE_CANDIDATE, Role.CANDIDATE)
+        candidates = (Role.PRE_CANDIDATE, Role.CANDIDATE)
         campaigning = [
-            node for node in others if node.raft.standing.role in standing and node.is_up
+            node for node in others if node.raft.leadership.role in candidates and node.is_up
         ]
         chosen = others if campaigning or len(leaders) > 1 else others[:1]
         for node in chosen:

@@ -65,12 +65,12 @@ def test_sole_voter_commits_what_its_driver_has_written_already() -> None:
     node = Lone(voters=[0])
     node.raft.campaign()
     node.drive()
-    assert node.raft.may_append_alone
+    assert node.raft.may_commit_as_sole_voter
     index = LogIndex(node.raft.last_index + 1)
-    entry = Entry(index, node.raft.standing.term, EntryKind.DATA, 1, "a")
+    entry = Entry(index, node.raft.leadership.term, EntryKind.DATA, 1, "a")
     for image in (node.disk.written, node.disk.durable):
         image.entries.append(entry)
-    node.raft.append_alone(index)
+    node.raft.commit_as_sole_voter(index)
     node.raft.validate()
     status = node.raft.status()
     assert status.commit_index == status.applied_index == status.durable_index == index
@@ -83,17 +83,17 @@ def test_nobody_appends_alone_who_is_not_alone_or_has_something_under_way() -> N
     follower, leader = Lone(voters=[0]), Lone(voters=[0])
     leader.raft.campaign()
     leader.drive()
-    assert not follower.raft.may_append_alone
+    assert not follower.raft.may_commit_as_sole_voter
     leader.is_slow = True
     leader.propose("not synced yet")
-    assert not leader.raft.may_append_alone
+    assert not leader.raft.may_commit_as_sole_voter
     leader.sync()
-    assert leader.raft.may_append_alone
+    assert leader.raft.may_commit_as_sole_voter
     leader.raft.propose_membership(MembershipChange(ChangeKind.ADD_LEARNER, PEER))
-    assert not leader.raft.may_append_alone
+    assert not leader.raft.may_commit_as_sole_voter
     leader.drive()
     leader.sync()
-    assert not leader.raft.may_append_alone
+    assert not leader.raft.may_commit_as_sole_voter
 
 
 def test_advance_confirms_and_applies_for_a_driver_that_waits() -> None:
@@ -275,7 +275,7 @@ def test_message_for_another_node_is_not_taken() -> None:
 def test_restart_goes_on_where_the_disk_is() -> None:
     node = Lone(term=3, vote=2, log=log_of(1, 2, 3), commit=2)
     status = node.raft.status()
-    assert (status.standing.term, status.vote) == (3, 2)
+    assert (status.leadership.term, status.vote) == (3, 2)
     assert (status.commit_index, status.last_index, status.durable_index) == (2, 3, 3)
     node.drive()
     assert [ready.committed for ready in node.readies] == [(1, 2)]
@@ -320,9 +320,9 @@ def test_fresh_node_outside_every_membership_waits_for_a_leader() -> None:
     raft = Raft(ME, RaftConfig(), disk, lambda bound: 0)
     for _ in range(50):
         raft.tick()
-    assert raft.standing.role is Role.FOLLOWER
+    assert raft.leadership.role is Role.FOLLOWER
     raft.campaign()
-    assert raft.standing.role is Role.FOLLOWER
+    assert raft.leadership.role is Role.FOLLOWER
 
 
 # What drivers report
@@ -438,8 +438,8 @@ def test_failed_disk_of_a_leader_asks_for_no_write_in_its_farewell() -> None:
     assert ready is not None
     assert (ready.token, ready.entries) == (None, ())
     assert any(isinstance(message, TimeoutNow) for message in ready.messages)
-    assert ready.standing is not None
-    assert ready.standing.role is Role.FOLLOWER
+    assert ready.leadership is not None
+    assert ready.leadership.role is Role.FOLLOWER
     assert leader.raft.ready() is None
 
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.broker.raft.durability import Durability
+from kafkaesque.broker.raft.durability import WriteTracker
 from kafkaesque.broker.raft.types import FRESH, NO_INDEX, HardState, LogIndex, SyncToken, Term
 from kafkaesque.model.errors import InvariantBroken
 
 
 def test_token_confirms_all_before_it() -> None:
-    durability = Durability(FRESH)
+    durability = WriteTracker(FRESH)
     for number in (1, 2, 3):
         durability.begin(HardState(Term(number), None), NO_INDEX, LogIndex(number))
     confirmed = durability.confirm(SyncToken(2))
@@ -18,7 +18,7 @@ def test_token_confirms_all_before_it() -> None:
 
 
 def test_token_confirmed_twice_changes_nothing() -> None:
-    durability = Durability(FRESH)
+    durability = WriteTracker(FRESH)
     token = durability.begin(HardState(Term(1), None), NO_INDEX, LogIndex(1))
     durability.begin(HardState(Term(2), None), NO_INDEX, LogIndex(1))
     durability.confirm(token)
@@ -28,11 +28,11 @@ def test_token_confirmed_twice_changes_nothing() -> None:
 
 def test_token_that_was_never_given_out_stops_the_node() -> None:
     with pytest.raises(InvariantBroken, match="never issued"):
-        Durability(FRESH).confirm(SyncToken(1))
+        WriteTracker(FRESH).confirm(SyncToken(1))
 
 
 def test_write_does_not_speak_for_entries_that_were_replaced() -> None:
-    durability = Durability(FRESH)
+    durability = WriteTracker(FRESH)
     durability.begin(None, NO_INDEX, LogIndex(7))
     durability.clip(LogIndex(4))
     token = durability.begin(None, NO_INDEX, LogIndex(8))
@@ -40,7 +40,7 @@ def test_write_does_not_speak_for_entries_that_were_replaced() -> None:
 
 
 def test_write_of_a_log_that_a_snapshot_replaced_speaks_for_nothing() -> None:
-    durability = Durability(FRESH)
+    durability = WriteTracker(FRESH)
     durability.begin(None, LogIndex(3), LogIndex(7))
     durability.forget_log()
     token = durability.begin(None, LogIndex(20), LogIndex(20))

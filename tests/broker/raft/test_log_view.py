@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.broker.raft.disk import Disk
 from tests.broker.raft.group import data, ids, log_of
 
-from kafkaesque.broker.raft.durability import Durability
+from kafkaesque.broker.raft.durability import WriteTracker
 from kafkaesque.broker.raft.log_view import LogView
 from kafkaesque.broker.raft.types import FRESH, NO_INDEX, LogIndex, Membership, Snapshot, Term
 from kafkaesque.model.errors import InvariantBroken
@@ -26,7 +26,7 @@ class Model:
     def __init__(self) -> None:
         self.disk = Disk(ids(0))
         self.view = LogView(self.disk)
-        self.durability = Durability(FRESH)
+        self.durability = WriteTracker(FRESH)
         self.terms: list[int] = []
         self.sure = 0
         self.writes: list[int] = []

@@ -95,7 +95,7 @@ def test_node_that_sees_a_later_term_becomes_a_follower_in_it(make: object) -> N
     node: Lone = make(term=2)  # type: ignore[operator]
     node.step(append(7, (0, 0), sender=OTHER))
     assert (node.role, node.term) == (Role.FOLLOWER, 7)
-    assert node.raft.standing.leader_id == OTHER
+    assert node.raft.leadership.leader_id == OTHER
 
 
 def test_stale_leader_is_told_of_the_term() -> None:
@@ -212,7 +212,7 @@ def test_candidate_gives_way_to_the_leader_of_its_term() -> None:
     """Raft 5.2: if the leader's term is at least as large, the candidate recognizes it."""
     node = candidate()
     node.step(heartbeat(1))
-    assert (node.role, node.raft.standing.leader_id) == (Role.FOLLOWER, PEER)
+    assert (node.role, node.raft.leadership.leader_id) == (Role.FOLLOWER, PEER)
 
 
 def test_split_vote_leads_to_another_try() -> None:
@@ -605,13 +605,13 @@ def test_leader_starts_its_term_with_a_no_op() -> None:
     """Raft 8."""
     node = leader(term=1, log=log_of(1))
     assert node.disk.durable.entries[-1].kind is EntryKind.NOOP
-    assert not node.raft.standing.is_confirmed
+    assert not node.raft.leadership.is_confirmed
     node.step(acknowledge(2, 2))
-    assert node.raft.standing.is_confirmed
+    assert node.raft.leadership.is_confirmed
 
 
 def test_leader_without_a_majority_steps_down() -> None:
     """Thesis 6.2: if an election timeout elapses without a round of heartbeats to a majority."""
     node = leader()
     node.tick(20)
-    assert (node.role, node.raft.standing.leader_id) == (Role.FOLLOWER, None)
+    assert (node.role, node.raft.leadership.leader_id) == (Role.FOLLOWER, None)

@@ -85,7 +85,7 @@ class Inbox:
     def dropped(self, node: NodeId) -> None:
         self._event("dropped", node)
 
-    def spoke_at(self) -> float:
+    def heartbeats_since(self) -> float:
         return inf
 
     def failed(self, error: BaseException) -> None:

@@ -15,7 +15,7 @@ from tests.broker.storage.batches import make_batch
 from tests.broker.storage.failing import FailingCalls
 
 from kafkaesque.broker.raft.messages import Message
-from kafkaesque.broker.raft.ready import Standing
+from kafkaesque.broker.raft.ready import Leadership
 from kafkaesque.broker.raft.types import LogIndex, Snapshot
 from kafkaesque.broker.replication.flusher import Syncable
 from kafkaesque.broker.replication.opening import batch_payload, open_replica
@@ -39,7 +39,7 @@ TOGETHER = 100
 """So many batches are on their way at most."""
 
 
-class RecordingOwner:
+class RecordingStateMachine:
     """Remembers how far the group is committed."""
 
     waits_for_room = False
@@ -48,7 +48,7 @@ class RecordingOwner:
         self.committed_end = Offset(0)
         self.failures: list[StorageFailed] = []
 
-    def stands(self, standing: Standing) -> None: ...
+    def leadership_changed(self, leadership: Leadership) -> None: ...
 
     def committed(self, index: LogIndex, end_offset: Offset) -> None:
         self.committed_end = end_offset
@@ -90,10 +90,10 @@ class RigNode:
             _fail,
         )
         self.replicas.outbox = self
-        self.owner = RecordingOwner()
+        self.machine = RecordingStateMachine()
         log = Log.open(directory / "log", LogConfig(retention_ms=-1), self._files, clean=False)
         self.replica = open_replica(
-            GROUP, log, MEMBERS, self.replicas, self.owner, RAFT_CONFIG, is_clean=False
+            GROUP, log, MEMBERS, self.replicas, self.machine, RAFT_CONFIG, is_clean=False
         )
         self.replicas.add(self.replica)
 
@@ -173,7 +173,7 @@ class Trio:
     def leader(self) -> int | None:
         """Returns the leader of the latest term; None while there is none that is confirmed."""
         leading = [
-            (node.replica.standing.term, number)
+            (node.replica.leadership.term, number)
             for number, node in enumerate(self.nodes)
             if node.replica.is_leader
         ]
@@ -181,14 +181,14 @@ class Trio:
 
     @property
     def term(self) -> int:
-        return max(int(node.replica.standing.term) for node in self.nodes)
+        return max(int(node.replica.leadership.term) for node in self.nodes)
 
     def append(self, count: int = 1) -> None:
         """So many batches, at the leader."""
         assert self.leader is not None
         replica = self.nodes[self.leader].replica
         for number in range(1, count + 1):
-            batch = make_batch(int(replica.next_offset), epoch=int(replica.standing.term))
+            batch = make_batch(int(replica.next_offset), epoch=int(replica.leadership.term))
             replica.append(memoryview(batch), read_header(batch), 0)
             if number % TOGETHER == 0:
                 self.settle()

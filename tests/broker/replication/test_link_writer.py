@@ -10,7 +10,13 @@ import pytest
 from kafkaesque.broker.raft.messages import Heartbeat, HeartbeatResponse, Message
 from kafkaesque.broker.raft.types import LogIndex, Round, Term
 from kafkaesque.broker.replication.link_writer import LinkWriter
-from kafkaesque.broker.replication.rules.peer_codec import Blob, Part, Ping, Pong, decode_frame
+from kafkaesque.broker.replication.rules.peer_codec import (
+    Blob,
+    Part,
+    PeerPing,
+    PeerPong,
+    decode_frame,
+)
 from kafkaesque.model.ids import GroupId, MemberId
 
 GROUP = GroupId(16)
@@ -88,7 +94,7 @@ def test_ping_does_not_overtake_the_heartbeats_that_it_speaks_for(rig: Rig) -> N
     assert rig.wire.parts == [], "the other side does not read"
     rig.writer.resume()
 
-    assert rig.wire.parts == [(GROUP, HEARTBEAT), Ping(7)]
+    assert rig.wire.parts == [(GROUP, HEARTBEAT), PeerPing(7)]
 
 
 def test_answer_to_a_ping_does_not_overtake_what_was_answered_to_heartbeats(rig: Rig) -> None:
@@ -99,7 +105,7 @@ def test_answer_to_a_ping_does_not_overtake_what_was_answered_to_heartbeats(rig:
     rig.turn.end()
     rig.writer.resume()
 
-    assert rig.wire.parts == [(GROUP, STALE), Pong(7)]
+    assert rig.wire.parts == [(GROUP, STALE), PeerPong(7)]
 
 
 def test_ping_that_waits_counts_from_when_it_was_said(rig: Rig) -> None:
@@ -110,10 +116,10 @@ def test_ping_that_waits_counts_from_when_it_was_said(rig: Rig) -> None:
         rig.writer.ping()
     rig.writer.resume()
 
-    assert rig.wire.parts == [Ping(0), (GROUP, HEARTBEAT)], "one waits, however long"
+    assert rig.wire.parts == [PeerPing(0), (GROUP, HEARTBEAT)], "one waits, however long"
     rig.writer.ping()
     rig.turn.end()
-    assert rig.wire.parts[2:] == [Ping(3)]
+    assert rig.wire.parts[2:] == [PeerPing(3)]
 
 
 def test_of_many_pings_the_newest_is_answered_and_not_in_the_place_of_another(rig: Rig) -> None:
@@ -124,7 +130,7 @@ def test_of_many_pings_the_newest_is_answered_and_not_in_the_place_of_another(ri
     rig.writer.pong(3)
     rig.writer.resume()
 
-    assert rig.wire.parts == [Pong(1), (GROUP, STALE), Pong(3)]
+    assert rig.wire.parts == [PeerPong(1), (GROUP, STALE), PeerPong(3)]
 
 
 def test_pulses_take_no_room_from_messages(rig: Rig) -> None:
@@ -144,4 +150,4 @@ def test_last_words_hold_what_waits(rig: Rig) -> None:
     rig.writer.pong(2)
     rig.writer.flush_all()
 
-    assert rig.wire.parts == [Pong(1), (GROUP, STALE), Pong(2)]
+    assert rig.wire.parts == [PeerPong(1), (GROUP, STALE), PeerPong(2)]

@@ -21,12 +21,12 @@ from kafkaesque.broker.replication.peer_calls import (
     PeerBusy,
     PeerUnreachable,
 )
-from kafkaesque.broker.replication.rules.peer_codec import FrameWriter, Post
+from kafkaesque.broker.replication.rules.peer_codec import FrameWriter, PeerPost
 from kafkaesque.broker.replication.rules.peer_hello import (
-    Hello,
+    HelloRefusal,
+    PeerHello,
     PeerIdentity,
     Purpose,
-    Refusal,
     decode_hello_answer,
     encode_hello,
 )
@@ -292,11 +292,11 @@ async def test_every_pair_has_one_link_though_all_dial() -> None:
         assert all(name == "reachable" for b in group.brokers for name, _ in b.inbox.events)
 
 
-def hello(who: PeerIdentity, attempt: int = 1, purpose: Purpose = Purpose.LINK) -> Hello:
-    return Hello(who, purpose, attempt, 1000)
+def hello(who: PeerIdentity, attempt: int = 1, purpose: Purpose = Purpose.LINK) -> PeerHello:
+    return PeerHello(who, purpose, attempt, 1000)
 
 
-async def answer_to(broker: Broker, words: Hello) -> tuple[Refusal, asyncio.StreamWriter]:
+async def answer_to(broker: Broker, words: PeerHello) -> tuple[HelloRefusal, asyncio.StreamWriter]:
     """Say hello by hand."""
     reader, writer = await asyncio.open_connection(*broker.address)
     writer.write(encode_hello(words))
@@ -340,8 +340,8 @@ async def test_crossing_hello_of_the_higher_node_is_refused_and_of_the_lower_tak
         await was_greeted.wait()
         refusal_of_three, three = await answer_to(two, hello(identity(3), 1))
 
-        assert refusal_of_one is Refusal.ACCEPTED
-        assert refusal_of_three is Refusal.CROSSING
+        assert refusal_of_one is HelloRefusal.ACCEPTED
+        assert refusal_of_three is HelloRefusal.CROSSING
         assert two.inbox.events == [("reachable", ONE)]
         await hang_up(one, three)
     server.close()
@@ -365,7 +365,7 @@ async def test_newer_life_replaces_the_link_at_once_and_older_ones_are_refused()
         ]
         answers = [await answer_to(one, hello(who, n)) for who, n in lives]
 
-        yes, old = Refusal.ACCEPTED, Refusal.OLD_INCARNATION
+        yes, old = HelloRefusal.ACCEPTED, HelloRefusal.OLD_INCARNATION
         assert [refusal for refusal, _ in answers] == [yes, yes, old, old, yes, yes, old]
         up, down = ("reachable", TWO), ("unreachable", TWO)
         assert one.inbox.events == [up, down, up, down, up, down, up]
@@ -377,15 +377,15 @@ async def test_newer_life_replaces_the_link_at_once_and_older_ones_are_refused()
 @pytest.mark.parametrize(
     ("who", "refusal"),
     [
-        (identity(1), Refusal.SAME_NODE),
-        (identity(2, cluster="other"), Refusal.WRONG_CLUSTER),
+        (identity(1), HelloRefusal.SAME_NODE),
+        (identity(2, cluster="other"), HelloRefusal.WRONG_CLUSTER),
         # Though its node has the id of one of ours.
-        (identity(1, cluster="other"), Refusal.WRONG_CLUSTER),
-        (identity(2, cluster=""), Refusal.NOT_A_PEER),
-        (identity(9), Refusal.NOT_A_PEER),
+        (identity(1, cluster="other"), HelloRefusal.WRONG_CLUSTER),
+        (identity(2, cluster=""), HelloRefusal.NOT_A_PEER),
+        (identity(9), HelloRefusal.NOT_A_PEER),
     ],
 )
-def test_strangers_get_no_link(loop_kind: str, who: Any, refusal: Refusal) -> None:
+def test_strangers_get_no_link(loop_kind: str, who: Any, refusal: HelloRefusal) -> None:
     async def story() -> None:
         async with Group(identity(1)) as group:
             one = group.brokers[0]
@@ -506,7 +506,7 @@ async def test_introduction_carries_no_raft_messages() -> None:
         _, writer = await answer_to(one, hello(three.me, 1, Purpose.INTRODUCTION))
         frame = FrameWriter()
         frame.add(GroupId(1), timeout_now(three, one), ())
-        frame.add_post(Post(1, b"end"))
+        frame.add_post(PeerPost(1, b"end"))
         writer.writelines(frame.take())
         await one.inbox.until(lambda: one.inbox.posts)
 
@@ -520,7 +520,7 @@ async def test_introduction_to_oneself_and_to_nobody() -> None:
         one = group.brokers[0]
         with pytest.raises(IntroductionRefused) as caught:
             await one.links.introduce(one.address)
-        assert caught.value.answer.refusal is Refusal.SAME_NODE
+        assert caught.value.answer.refusal is HelloRefusal.SAME_NODE
         server, address, *_ = await nobody()
         server.close()
         await server.wait_closed()
@@ -535,7 +535,7 @@ async def test_introductions_are_bounded() -> None:
         words = [hello(identity(n), 1, Purpose.INTRODUCTION) for n in (3, 4, 5)]
         answers = [await answer_to(one, word) for word in words]
 
-        yes, no = Refusal.ACCEPTED, Refusal.TOO_MANY
+        yes, no = HelloRefusal.ACCEPTED, HelloRefusal.TOO_MANY
         assert [refusal for refusal, _ in answers] == [yes, yes, no]
         await hang_up(*[writer for _, writer in answers])
 

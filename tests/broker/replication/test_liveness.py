@@ -12,7 +12,11 @@ START = 1000.0
 
 def liveness() -> Liveness:
     found = Liveness(
-        START, silence_seconds=1.0, pulse_seconds=0.1, margin_seconds=0.05, speech_seconds=0.35
+        START,
+        silence_seconds=1.0,
+        pulse_seconds=0.1,
+        margin_seconds=0.05,
+        heartbeat_age_max_seconds=0.35,
     )
     found.promised(2.0)
     return found
@@ -88,16 +92,16 @@ def test_answer_from_the_future_is_refused() -> None:
         link.pong(stamp + 1, START)
 
 
-def lease_of(link: Liveness, now: float, spoke_at: float) -> float:
+def lease_of(link: Liveness, now: float, heartbeats_since: float) -> float:
     """How long before or after `now` the lease of a ping that is said then begins."""
-    link.pong(link.ping(now, spoke_at), now + 0.001)
+    link.pong(link.ping(now, heartbeats_since), now + 0.001)
     return link.lease_until - LENGTH - now
 
 
 LENGTH = 2.0 - 0.05
 
 
-def test_ping_counts_from_when_groups_last_spoke_if_that_is_long_ago() -> None:
+def test_ping_counts_from_the_last_heartbeats_if_they_are_old() -> None:
     """Whoever answers it has waited for a heartbeat since then: a busy process, whose ticks are late
     and whose pings are not, would otherwise rely on a follower that is free to vote."""
     assert lease_of(liveness(), START + 10.0, START + 9.7) == pytest.approx(0.0)
@@ -106,7 +110,7 @@ def test_ping_counts_from_when_groups_last_spoke_if_that_is_long_ago() -> None:
     assert link.round_trip_seconds == pytest.approx(0.001)
 
 
-def test_pings_count_no_more_after_a_drop_until_all_have_spoken_again() -> None:
+def test_pings_do_not_count_after_a_drop_until_all_heartbeats_are_repeated() -> None:
     """What found no room in the queue may have been a heartbeat."""
     link = liveness()
     link.ping(START + 10.0, START + 9.8)

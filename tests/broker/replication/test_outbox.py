@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from kafkaesque.broker.raft.messages import Append, InstallSnapshot, TimeoutNow
 from kafkaesque.broker.raft.types import Entry, EntryKind, LogIndex, Membership, Snapshot, Term
-from kafkaesque.broker.replication.rules.outbox import FRAME_BYTES_SOFT, FRAME_ELEMENTS_SOFT, Outbox
+from kafkaesque.broker.replication.rules.outbox import (
+    FRAME_BYTES_SOFT,
+    FRAME_ELEMENTS_SOFT,
+    LinkOutbox,
+)
 from kafkaesque.broker.replication.rules.peer_codec import (
     FRAME_BYTES_MAX,
-    Answer,
-    Call,
     Outcome,
     Part,
-    Post,
+    PeerAnswer,
+    PeerCall,
+    PeerPost,
     decode_frame,
 )
 from kafkaesque.model.ids import GroupId, MemberId
@@ -21,13 +25,13 @@ SMALL = TimeoutNow(ONE, TWO, Term(1))
 GROUP = GroupId(16)
 
 
-def add_batch(outbox: Outbox, size_bytes: int) -> bool:
+def add_batch(outbox: LinkOutbox, size_bytes: int) -> bool:
     entry = Entry(LogIndex(1), Term(1), EntryKind.DATA, size_bytes, None)
     append = Append(ONE, TWO, Term(1), LogIndex(0), Term(0), LogIndex(0), (entry,))
     return outbox.add_message(GROUP, append, [bytes(size_bytes)])
 
 
-def frames_of(outbox: Outbox) -> list[list[Part]]:
+def frames_of(outbox: LinkOutbox) -> list[list[Part]]:
     frames = []
     while (frame := outbox.take_frame()) is not None:
         data = b"".join(frame[0])
@@ -37,9 +41,9 @@ def frames_of(outbox: Outbox) -> list[list[Part]]:
 
 
 def test_all_kinds_share_a_frame_in_order() -> None:
-    outbox = Outbox(1_000_000)
+    outbox = LinkOutbox(1_000_000)
     assert not outbox
-    parts = [Call(1, 2, b"call"), Answer(1, Outcome.BUSY, b""), Post(3, b"post")]
+    parts = [PeerCall(1, 2, b"call"), PeerAnswer(1, Outcome.BUSY, b""), PeerPost(3, b"post")]
     outbox.add_message(GROUP, SMALL, ())
     for part in parts:
         assert outbox.add(part)
@@ -51,7 +55,7 @@ def test_all_kinds_share_a_frame_in_order() -> None:
 
 
 def test_frames_end_where_they_are_large_enough() -> None:
-    outbox = Outbox(10 * FRAME_BYTES_SOFT)
+    outbox = LinkOutbox(10 * FRAME_BYTES_SOFT)
     for _ in range(5):
         add_batch(outbox, FRAME_BYTES_SOFT // 3)
     outbox.add_message(GROUP, SMALL, ())
@@ -60,7 +64,7 @@ def test_frames_end_where_they_are_large_enough() -> None:
 
 
 def test_frames_end_where_they_have_many_elements() -> None:
-    outbox = Outbox(10 * FRAME_BYTES_SOFT)
+    outbox = LinkOutbox(10 * FRAME_BYTES_SOFT)
     for _ in range(FRAME_ELEMENTS_SOFT + 5):
         outbox.add_message(GROUP, SMALL, ())
 
@@ -68,17 +72,17 @@ def test_frames_end_where_they_have_many_elements() -> None:
 
 
 def test_bound_holds_over_closed_and_open_frames() -> None:
-    outbox = Outbox(3 * FRAME_BYTES_SOFT)
+    outbox = LinkOutbox(3 * FRAME_BYTES_SOFT)
     taken = [add_batch(outbox, FRAME_BYTES_SOFT // 2) for _ in range(10)]
 
     assert taken == [True] * 5 + [False] * 5
     assert outbox.size_bytes <= 3 * FRAME_BYTES_SOFT
-    assert not outbox.add(Post(1, bytes(FRAME_BYTES_SOFT)))
+    assert not outbox.add(PeerPost(1, bytes(FRAME_BYTES_SOFT)))
     assert outbox.add_message(GROUP, SMALL, ())
 
 
 def test_room_comes_back_as_frames_leave() -> None:
-    outbox = Outbox(FRAME_BYTES_SOFT)
+    outbox = LinkOutbox(FRAME_BYTES_SOFT)
     add_batch(outbox, 600_000)
     assert not add_batch(outbox, 600_000)
     outbox.take_frame()
@@ -87,7 +91,7 @@ def test_room_comes_back_as_frames_leave() -> None:
 
 
 def test_what_is_alone_passes_the_bound_but_not_that_of_a_frame() -> None:
-    outbox = Outbox(1000)
+    outbox = LinkOutbox(1000)
 
     assert not add_batch(outbox, FRAME_BYTES_MAX)
     assert add_batch(outbox, 5000)
@@ -95,7 +99,7 @@ def test_what_is_alone_passes_the_bound_but_not_that_of_a_frame() -> None:
 
 
 def test_state_of_a_snapshot_counts() -> None:
-    outbox = Outbox(1000)
+    outbox = LinkOutbox(1000)
     outbox.add_message(GROUP, SMALL, ())
     snapshot = Snapshot(LogIndex(1), Term(1), Membership((ONE,)), bytes(2000))
 

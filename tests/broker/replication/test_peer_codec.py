@@ -35,16 +35,16 @@ from kafkaesque.broker.replication.rules.peer_codec import (
     COPIED_BYTES_MAX,
     ELEMENTS_MAX,
     MEMBERS_MAX,
-    Answer,
     Blob,
-    Call,
     FrameWriter,
     GroupMessage,
     Outcome,
     Part,
-    Ping,
-    Pong,
-    Post,
+    PeerAnswer,
+    PeerCall,
+    PeerPing,
+    PeerPong,
+    PeerPost,
     decode_frame,
     encode_ping,
     encode_pong,
@@ -112,21 +112,21 @@ simple_messages: st.SearchStrategy[Message] = st.one_of(
 with_blobs = simple_messages.map(lambda message: (message, [])) | appends()
 messages = st.tuples(groups, with_blobs)
 others = st.one_of(
-    st.builds(Post, st.integers(0, 2**16 - 1), bodies),
-    st.builds(Call, st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1), bodies),
-    st.builds(Answer, st.integers(0, 2**32 - 1), st.sampled_from(Outcome), bodies),
+    st.builds(PeerPost, st.integers(0, 2**16 - 1), bodies),
+    st.builds(PeerCall, st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1), bodies),
+    st.builds(PeerAnswer, st.integers(0, 2**32 - 1), st.sampled_from(Outcome), bodies),
 )
 
 
 def add(writer: FrameWriter, part: object) -> Part:
     """Add it, and say what shall come out."""
-    if isinstance(part, Post):
+    if isinstance(part, PeerPost):
         writer.add_post(part)
         return part
-    if isinstance(part, Call):
+    if isinstance(part, PeerCall):
         writer.add_call(part)
         return part
-    if isinstance(part, Answer):
+    if isinstance(part, PeerAnswer):
         writer.add_answer(part)
         return part
     assert isinstance(part, tuple)
@@ -177,8 +177,8 @@ def test_parts_come_out_as_they_went_in_and_in_order(parts: list[object]) -> Non
 
 @pytest.mark.parametrize("stamp", [0, 1, 2**64 - 1])
 def test_pings_are_whole_frames(stamp: int) -> None:
-    assert decode_frame(body_of([encode_ping(stamp)])) == [Ping(stamp)]
-    assert decode_frame(body_of([encode_pong(stamp)])) == [Pong(stamp)]
+    assert decode_frame(body_of([encode_ping(stamp)])) == [PeerPing(stamp)]
+    assert decode_frame(body_of([encode_pong(stamp)])) == [PeerPong(stamp)]
 
 
 def test_a_writer_starts_fresh_after_each_frame() -> None:
@@ -318,9 +318,9 @@ def test_damaged_frames_raise_protocol_error_or_nothing(
 @pytest.mark.parametrize(
     "part",
     [
-        Post(1, b"body"),
-        Call(1, 2, b"body"),
-        Answer(1, Outcome.DONE, b"body"),
+        PeerPost(1, b"body"),
+        PeerCall(1, 2, b"body"),
+        PeerAnswer(1, Outcome.DONE, b"body"),
         (GroupId(1), (heartbeat(), ())),
         (GroupId(1), (TimeoutNow(ONE, TWO, Term(1)), ())),
         (GroupId(16), append_of(b"batch", b"another")),

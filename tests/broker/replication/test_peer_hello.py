@@ -12,12 +12,12 @@ from kafkaesque.broker.replication.rules.peer_hello import (
     HELLO_BYTES_MAX,
     NO_INCARNATION,
     PEER_HELLO_KEY,
-    Hello,
     HelloAnswer,
+    HelloRefusal,
+    PeerHello,
     PeerIdentity,
     PeerLinkState,
     Purpose,
-    Refusal,
     decode_hello,
     decode_hello_answer,
     encode_hello,
@@ -37,8 +37,12 @@ identities = st.builds(
     st.integers(0, 2**64 - 1),
 )
 correlation_ids = st.integers(-(2**31), 2**31 - 1)
-hellos = st.builds(Hello, identities, st.sampled_from(Purpose), numbers, numbers, correlation_ids)
-answers = st.builds(HelloAnswer, st.sampled_from(Refusal), identities, numbers, correlation_ids)
+hellos = st.builds(
+    PeerHello, identities, st.sampled_from(Purpose), numbers, numbers, correlation_ids
+)
+answers = st.builds(
+    HelloAnswer, st.sampled_from(HelloRefusal), identities, numbers, correlation_ids
+)
 
 
 def body(framed: bytes) -> bytes:
@@ -48,7 +52,7 @@ def body(framed: bytes) -> bytes:
 
 @settings(deadline=None, max_examples=100)
 @given(hellos)
-def test_hello_comes_out_as_it_went_in(hello: Hello) -> None:
+def test_hello_comes_out_as_it_went_in(hello: PeerHello) -> None:
     frame = body(encode_hello(hello))
 
     assert is_peer_hello(memoryview(frame))
@@ -64,7 +68,7 @@ def test_answer_comes_out_as_it_went_in(answer: HelloAnswer) -> None:
 @settings(deadline=None, max_examples=200)
 @given(hellos, st.lists(st.tuples(st.integers(0, 99), st.integers(0, 255))), st.integers(0, 99))
 def test_damaged_hellos_raise_protocol_error_or_nothing(
-    hello: Hello, flips: list[tuple[int, int]], length: int
+    hello: PeerHello, flips: list[tuple[int, int]], length: int
 ) -> None:
     data = bytearray(body(encode_hello(hello)))
     for position, value in flips:
@@ -83,7 +87,7 @@ def test_ordinary_requests_are_no_hellos() -> None:
 
 
 def test_another_protocol_version_is_understood_as_far_as_to_refuse_it() -> None:
-    hello = Hello(PeerIdentity(NodeId(2), 0, "c", 1), Purpose.LINK, 1, 1000)
+    hello = PeerHello(PeerIdentity(NodeId(2), 0, "c", 1), Purpose.LINK, 1, 1000)
     frame = bytearray(body(encode_hello(hello)))
     client_id_bytes = struct.unpack_from(">h", frame, 8)[0]
     struct.pack_into(">H", frame, 10 + client_id_bytes, 2)
@@ -99,7 +103,7 @@ def test_another_version_of_the_hello_itself_is_refused() -> None:
 def test_hello_beyond_its_bound_is_refused() -> None:
     caller = PeerIdentity(NodeId(2), 0, "c" * HELLO_BYTES_MAX, 1)
     with pytest.raises(ProtocolError, match="length of a hello"):
-        decode_hello(body(encode_hello(Hello(caller, Purpose.LINK, 1, 1000))))
+        decode_hello(body(encode_hello(PeerHello(caller, Purpose.LINK, 1, 1000))))
 
 
 # -- who gets the link ----------------------------------------------------------------------------
@@ -117,27 +121,27 @@ GONE_AND_GREETING = PeerLinkState(INCARNATION, None, False, True)
     ("me", "caller", "incarnation", "attempt", "link_state", "refusal"),
     [
         # Nothing there yet.
-        (1, 2, INCARNATION, 1, NEW, Refusal.ACCEPTED),
-        (1, 2, INCARNATION, 1, None, Refusal.NOT_A_PEER),
-        (1, 1, INCARNATION, 1, None, Refusal.SAME_NODE),
+        (1, 2, INCARNATION, 1, NEW, HelloRefusal.ACCEPTED),
+        (1, 2, INCARNATION, 1, None, HelloRefusal.NOT_A_PEER),
+        (1, 1, INCARNATION, 1, None, HelloRefusal.SAME_NODE),
         # Both dial at once: the lower one's wins, in every order of events.
-        (1, 2, INCARNATION, 1, GREETING, Refusal.CROSSING),
-        (2, 1, INCARNATION, 1, GREETING, Refusal.ACCEPTED),
-        (1, 2, INCARNATION, 1, MINE, Refusal.CROSSING),
-        (2, 1, INCARNATION, 1, MINE, Refusal.ACCEPTED),
+        (1, 2, INCARNATION, 1, GREETING, HelloRefusal.CROSSING),
+        (2, 1, INCARNATION, 1, GREETING, HelloRefusal.ACCEPTED),
+        (1, 2, INCARNATION, 1, MINE, HelloRefusal.CROSSING),
+        (2, 1, INCARNATION, 1, MINE, HelloRefusal.ACCEPTED),
         # Whoever dials again has lost what it had dialled.
-        (1, 2, INCARNATION, 8, THEIRS, Refusal.ACCEPTED),
-        (2, 1, INCARNATION, 8, THEIRS, Refusal.ACCEPTED),
-        (1, 2, INCARNATION, 7, THEIRS, Refusal.OLD_INCARNATION),
-        (1, 2, INCARNATION, 1, GONE, Refusal.ACCEPTED),
+        (1, 2, INCARNATION, 8, THEIRS, HelloRefusal.ACCEPTED),
+        (2, 1, INCARNATION, 8, THEIRS, HelloRefusal.ACCEPTED),
+        (1, 2, INCARNATION, 7, THEIRS, HelloRefusal.OLD_INCARNATION),
+        (1, 2, INCARNATION, 1, GONE, HelloRefusal.ACCEPTED),
         # Lives: starts on one disk, and disks.
-        (1, 2, (0, 6), 1, MINE, Refusal.ACCEPTED),
-        (1, 2, (0, 6), 1, THEIRS, Refusal.ACCEPTED),
-        (1, 2, (1, 0), 1, THEIRS, Refusal.ACCEPTED),
-        (1, 2, (0, 4), 99, THEIRS, Refusal.OLD_INCARNATION),
-        (2, 1, (0, 4), 99, GONE, Refusal.OLD_INCARNATION),
-        (2, 1, (0, 4), 99, GONE_AND_GREETING, Refusal.OLD_INCARNATION),
-        (1, 2, (0, 6), 1, GONE_AND_GREETING, Refusal.CROSSING),
+        (1, 2, (0, 6), 1, MINE, HelloRefusal.ACCEPTED),
+        (1, 2, (0, 6), 1, THEIRS, HelloRefusal.ACCEPTED),
+        (1, 2, (1, 0), 1, THEIRS, HelloRefusal.ACCEPTED),
+        (1, 2, (0, 4), 99, THEIRS, HelloRefusal.OLD_INCARNATION),
+        (2, 1, (0, 4), 99, GONE, HelloRefusal.OLD_INCARNATION),
+        (2, 1, (0, 4), 99, GONE_AND_GREETING, HelloRefusal.OLD_INCARNATION),
+        (1, 2, (0, 6), 1, GONE_AND_GREETING, HelloRefusal.CROSSING),
     ],
 )
 def test_one_connection_is_the_link(
@@ -146,30 +150,30 @@ def test_one_connection_is_the_link(
     incarnation: tuple[int, int],
     attempt: int,
     link_state: PeerLinkState | None,
-    refusal: Refusal,
+    refusal: HelloRefusal,
 ) -> None:
     mine = PeerIdentity(NodeId(me), 0, "c", 1)
     theirs = PeerIdentity(NodeId(caller), incarnation[0], "c", incarnation[1])
 
-    assert judge(mine, Hello(theirs, Purpose.LINK, attempt, 1000), link_state) is refusal
+    assert judge(mine, PeerHello(theirs, Purpose.LINK, attempt, 1000), link_state) is refusal
 
 
 @pytest.mark.parametrize(
     ("my_cluster", "cluster", "purpose", "refusal"),
     [
-        ("c", "d", Purpose.LINK, Refusal.WRONG_CLUSTER),
-        ("c", "d", Purpose.INTRODUCTION, Refusal.WRONG_CLUSTER),
-        ("c", "", Purpose.LINK, Refusal.NOT_A_PEER),
-        ("", "c", Purpose.LINK, Refusal.NOT_A_PEER),
-        ("", "", Purpose.LINK, Refusal.NOT_A_PEER),
-        ("c", "", Purpose.INTRODUCTION, Refusal.ACCEPTED),
-        ("", "", Purpose.INTRODUCTION, Refusal.ACCEPTED),
-        ("c", "c", Purpose.INTRODUCTION, Refusal.ACCEPTED),
+        ("c", "d", Purpose.LINK, HelloRefusal.WRONG_CLUSTER),
+        ("c", "d", Purpose.INTRODUCTION, HelloRefusal.WRONG_CLUSTER),
+        ("c", "", Purpose.LINK, HelloRefusal.NOT_A_PEER),
+        ("", "c", Purpose.LINK, HelloRefusal.NOT_A_PEER),
+        ("", "", Purpose.LINK, HelloRefusal.NOT_A_PEER),
+        ("c", "", Purpose.INTRODUCTION, HelloRefusal.ACCEPTED),
+        ("", "", Purpose.INTRODUCTION, HelloRefusal.ACCEPTED),
+        ("c", "c", Purpose.INTRODUCTION, HelloRefusal.ACCEPTED),
     ],
 )
 def test_links_are_within_a_cluster_and_introductions_across_its_border(
-    my_cluster: str, cluster: str, purpose: Purpose, refusal: Refusal
+    my_cluster: str, cluster: str, purpose: Purpose, refusal: HelloRefusal
 ) -> None:
     me, caller = PeerIdentity(NodeId(1), 0, my_cluster, 1), PeerIdentity(NodeId(2), 0, cluster, 1)
 
-    assert judge(me, Hello(caller, purpose, 1, 1000), NEW) is refusal
+    assert judge(me, PeerHello(caller, purpose, 1, 1000), NEW) is refusal

@@ -39,7 +39,7 @@ def test_leader_gives_up_when_a_majority_has_on_disk_what_its_own_disk_has_not(
     stick(trio, 0)
     trio.tick(STUCK_TICKS_MAX)
     # The two others are a majority without its disk: what was appended is committed all the same.
-    assert trio.nodes[0].owner.committed_end == 1
+    assert trio.nodes[0].machine.committed_end == 1
     assert (trio.leader, trio.term) == (0, term)
     trio.tick()
     assert trio.leader in (1, 2)
@@ -57,20 +57,20 @@ def test_commit_is_reported_once_a_majority_has_it_though_the_leaders_disk_has_n
     """No tick, so no heartbeat that would carry it."""
     stick(trio, 0)
     trio.settle()
-    assert trio.nodes[0].owner.committed_end == 1
+    assert trio.nodes[0].machine.committed_end == 1
 
 
 @pytest.mark.parametrize("stuck", [(0, 1), (0, 2), (0, 1, 2)])
 def test_leader_stays_where_no_majority_does_better(trio: Trio, stuck: tuple[int, ...]) -> None:
     term = trio.term
     stick(trio, *stuck)
-    assert trio.nodes[0].owner.committed_end == 0
+    assert trio.nodes[0].machine.committed_end == 0
     trio.tick(5 * STUCK_TICKS_MAX)
     assert (trio.leader, trio.term) == (0, term)
     for number in stuck:
         trio.nodes[number].is_disk_stuck = False
     trio.settle()
-    assert trio.nodes[0].owner.committed_end == 1
+    assert trio.nodes[0].machine.committed_end == 1
     assert (trio.leader, trio.term) == (0, term)
 
 
@@ -80,10 +80,10 @@ def test_slow_follower_neither_delays_nor_deposes_anyone(
 ) -> None:
     term = trio.term
     stick(trio, *stuck)
-    assert trio.nodes[0].owner.committed_end == 1
+    assert trio.nodes[0].machine.committed_end == 1
     trio.tick(5 * STUCK_TICKS_MAX)
     trio.append()
-    assert trio.nodes[0].owner.committed_end == 2
+    assert trio.nodes[0].machine.committed_end == 2
     assert (trio.leader, trio.term) == (0, term)
 
 
@@ -111,16 +111,16 @@ def test_leader_whose_disk_is_full_has_the_others_write_and_one_of_them_lead(
     trio.append(2)
     trio.tick(5 * TRIED_EVERY_TICKS)
     # Nobody waits for it, and nobody asks for its vote again and again.
-    assert [node.owner.committed_end for node in trio.nodes[1:]] == [3, 3]
-    assert (full.owner.committed_end, trio.term) == (0, term + 1)
+    assert [node.machine.committed_end for node in trio.nodes[1:]] == [3, 3]
+    assert (full.machine.committed_end, trio.term) == (0, term + 1)
     # As a follower it is to be opened again: thousands could not be kept in memory until there is room.
-    assert len(full.owner.failures) == 1
+    assert len(full.machine.failures) == 1
 
 
 def test_leader_stays_and_refuses_where_every_disk_is_full(trio: Trio) -> None:
     term = trio.term
     for node in trio.nodes:
-        node.owner.waits_for_room = True
+        node.machine.waits_for_room = True
         node.fill_disk()
     trio.append()
     for _ in range(3):
@@ -133,25 +133,25 @@ def test_leader_stays_and_refuses_where_every_disk_is_full(trio: Trio) -> None:
     trio.tick(2 * TRIED_EVERY_TICKS)
     trio.append()
     assert (trio.leader, trio.term) == (0, term)
-    assert [node.owner.failures for node in trio.nodes] == [[], [], []]
+    assert [node.machine.failures for node in trio.nodes] == [[], [], []]
     trio.tick(3)  # a heartbeat informs the others
-    assert [node.owner.committed_end for node in trio.nodes] == [2, 2, 2]
+    assert [node.machine.committed_end for node in trio.nodes] == [2, 2, 2]
 
 
 def test_follower_that_the_node_needs_waits_for_room_and_is_sent_no_more_than_it_may_hold(
     trio: Trio, caplog: pytest.LogCaptureFixture
 ) -> None:
     full = trio.nodes[1]
-    full.owner.waits_for_room = True
+    full.machine.waits_for_room = True
     full.fill_disk()
     trio.append(300)
     trio.tick(3 * TRIED_EVERY_TICKS)
-    assert trio.nodes[0].owner.committed_end == 300
-    assert (full.owner.committed_end, full.owner.failures) == (0, [])
+    assert trio.nodes[0].machine.committed_end == 300
+    assert (full.machine.committed_end, full.machine.failures) == (0, [])
     assert len(full.replica._backlog.readies) <= RAFT_CONFIG.inflight_messages_max
     full.make_room()
     trio.tick(2 * TRIED_EVERY_TICKS)
-    assert full.owner.committed_end == 300
+    assert full.machine.committed_end == 300
     assert "has room again" in caplog.text
 
 
@@ -165,9 +165,9 @@ def test_late_report_of_a_lost_log_does_not_affect_its_replacement(trio: Trio) -
     lost, node = trio.nodes[1].replica.entries.log, trio.nodes[0]
     error = StorageFailed("fsync failed")
     node.replicas.logs_lost([LogLost(GROUP, lost, error)])
-    assert node.owner.failures == []
+    assert node.machine.failures == []
     node.replicas.logs_lost([LogLost(GROUP, node.replica.entries.log, error)])
-    assert node.owner.failures == [error]
+    assert node.machine.failures == [error]
 
 
 def test_node_stops_when_the_raft_journal_is_found_failed(

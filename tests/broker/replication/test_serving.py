@@ -64,11 +64,11 @@ def test_link_to_one_that_was_lost_says_nothing_until_it_answers(trio: Trio) -> 
     assert may_serve(trio)
 
 
-def test_node_whose_ticks_are_late_knows_how_long_ago_its_groups_spoke(trio: Trio) -> None:
+def test_heartbeats_since_is_old_when_ticks_are_late(trio: Trio) -> None:
     """Leases count from there (`liveness`): a heartbeat is due every three ticks, however long those
     take, and a follower's patience is not measured by its leader's ticks."""
     node = trio.nodes[LEADER]
-    spoken: list[float] = []
+    sent_at: list[float] = []
     for _ in range(12):
         node.clock.advance(0.3)
         before = len(trio.frames)
@@ -76,7 +76,7 @@ def test_node_whose_ticks_are_late_knows_how_long_ago_its_groups_spoke(trio: Tri
         while node.work():
             pass
         if len(trio.frames) > before:
-            spoken.append(node.clock.monotonic())
-        assert node.replicas.spoke_at() <= spoken[-1] if spoken else True
-    assert len(spoken) >= 3
-    assert node.replicas.spoke_at() == pytest.approx(node.clock.monotonic() - 0.9)
+            sent_at.append(node.clock.monotonic())
+        assert node.replicas.heartbeats_since() <= sent_at[-1] if sent_at else True
+    assert len(sent_at) >= 3
+    assert node.replicas.heartbeats_since() == pytest.approx(node.clock.monotonic() - 0.9)

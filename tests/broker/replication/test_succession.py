@@ -44,10 +44,10 @@ class Told:
 def follow(rig: Rig, leader: MemberId) -> None:
     """Make the node of the rig, which leads, a follower of `leader`."""
     replica = rig.partition.replica
-    term = Term(replica.standing.term + 1)
+    term = Term(replica.leadership.term + 1)
     replica.step(Heartbeat(leader, ME, term, LogIndex(0), Round(1), False))
     replica.process()
-    assert replica.standing[:3] == (Role.FOLLOWER, term, leader)
+    assert replica.leadership[:3] == (Role.FOLLOWER, term, leader)
 
 
 def play(directory: Path, story: Callable[[Rig, Told, Succession], None], *, up: bool) -> Told:

@@ -17,7 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkaesque.broker.partitions.rules.markers import Marker
-from kafkaesque.broker.partitions.rules.open_transactions import Guard, OpenTransactions, Snapshot
+from kafkaesque.broker.partitions.rules.open_transactions import (
+    OpenTransactions,
+    OpenTransactionsSnapshot,
+    VerificationGuard,
+)
 from kafkaesque.broker.partitions.rules.producers import ProducerTable
 from kafkaesque.broker.transactions.registry import TransactionRegistry
 from kafkaesque.broker.transactions.transaction import Transaction
@@ -70,7 +74,7 @@ class FakePartition:
         )  # fmt: skip
 
     def append(
-        self, producer: ProducerIdentity, sequence: int, value: int, guard: Guard | None
+        self, producer: ProducerIdentity, sequence: int, value: int, guard: VerificationGuard | None
     ) -> None:
         header = self.header(producer, sequence, TRANSACTIONAL_BIT)
         if self.table.judge(header, guard) is None:
@@ -354,7 +358,7 @@ def stable_offset_forgets_open_transactions(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def snapshot_forgets_open_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OpenTransactions, "snapshot", lambda _: Snapshot())
+    monkeypatch.setattr(OpenTransactions, "snapshot", lambda _: OpenTransactionsSnapshot())
 
 
 def new_coordinator_forgets_what_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ from kafkaesque.broker.replication.peer_calls import PeerError
 from kafkaesque.broker.replication.prefix_copies import PrefixCopies
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.replica_set import ReplicaSet
-from kafkaesque.broker.replication.rules.peer_hello import Refusal
+from kafkaesque.broker.replication.rules.peer_hello import HelloRefusal
 from kafkaesque.broker.replication.succession import CallLater
 from kafkaesque.model.errors import KafkaError, NotController, ProtocolError
 from kafkaesque.model.ids import GroupId, NodeId, ProducerId, TimestampMs, node_of
@@ -177,7 +177,7 @@ class Cluster:
 
     @property
     def controller_id(self) -> NodeId | None:
-        leader = self.journal.replica.standing.leader_id
+        leader = self.journal.replica.leadership.leader_id
         return None if leader is None else node_of(leader)
 
     def is_up(self, node_id: NodeId) -> bool:
@@ -399,7 +399,7 @@ class Cluster:
             for partition in await self._leadership_changes.take():
                 if partition.failure is not None:
                     self.partitions.reopen_later(partition)
-                coordinators.standing_changed(partition)
+                coordinators.leadership_changed(partition)
                 self.leaders.announce([partition.replica], self._peers())
 
     async def advance(self) -> None:
@@ -510,7 +510,7 @@ async def _check_seed(links: Links, seed: PeerAddress) -> None:
             async with asyncio.timeout(SEED_SECONDS):
                 await links.introduce(seed)
     except IntroductionRefused as refused:
-        if refused.answer.refusal is Refusal.WRONG_CLUSTER:
+        if refused.answer.refusal is HelloRefusal.WRONG_CLUSTER:
             raise InconsistentClusterId(
                 f"the data directory belongs to cluster {links.me.cluster_id}, but {seed.host}:"
                 f"{seed.port} belongs to cluster {refused.answer.answerer.cluster_id}. Use that "

@@ -24,11 +24,11 @@ from kafkaesque.broker.cluster.rules.commands import (
 from kafkaesque.broker.cluster.rules.controller import Decision
 from kafkaesque.broker.cluster.rules.errors import ControllerMoved
 from kafkaesque.broker.cluster.rules.tables import Tables
-from kafkaesque.broker.raft.ready import Standing
+from kafkaesque.broker.raft.ready import Leadership
 from kafkaesque.broker.raft.types import NO_TERM, LogIndex, Snapshot, Term
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica import Replica
-from kafkaesque.broker.replication.rules.owner import Owner
+from kafkaesque.broker.replication.rules.state_machine import StateMachine
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import (
     KafkaError,
@@ -93,7 +93,7 @@ class Journal(ReplicatedMachine):
         raft_journal: RaftJournal,
         clock: Clock,
         fail: Callable[[BaseException], None],
-        new_replica: Callable[[Owner], Replica],
+        new_replica: Callable[[StateMachine], Replica],
     ) -> None:
         super().__init__(states, raft_journal, fail, new_replica)
         self.tables = Tables()
@@ -158,7 +158,7 @@ class Journal(ReplicatedMachine):
     def _append(self, commands: Sequence[Command]) -> _PendingCommit:
         now_ms = self._clock.wall_ms()
         base_offset = self.replica.next_offset
-        term = self.replica.standing.term
+        term = self.replica.leadership.term
         records = [
             Record(Offset(base_offset + number), now_ms, None, encode_command(command))
             for number, command in enumerate(commands)
@@ -172,24 +172,24 @@ class Journal(ReplicatedMachine):
         is_committed = asyncio.get_running_loop().create_future()
         return _PendingCommit(self.replica.last_index, term, is_committed)
 
-    def _leadership_lost(self, standing: Standing) -> None:
+    def _leadership_lost(self, leadership: Leadership) -> None:
         """The next leader decides about our pending entries. Those that it has precede the first
         entry of its own term: once that one is committed, the outcome of all is known, whether or
         not it is on our disk yet."""
         raft, loop = self.replica.raft, asyncio.get_running_loop()
         for pending in self._pending:
-            if standing.is_confirmed and standing.term > pending.term:
+            if leadership.is_confirmed and leadership.term > pending.term:
                 is_there = pending.index <= raft.commit_index
                 pending.decide(raft.term_at(pending.index) if is_there else NO_TERM, self._moved())
             loop.call_later(OUTCOME_SECONDS, pending.decide, None, self._moved())
 
-    # -- replica.Owner ------------------------------------------------------------------------------
+    # -- callbacks of the replica ------------------------------------------------------------------
 
-    def stands(self, standing: Standing) -> None:
-        super().stands(standing)
+    def leadership_changed(self, leadership: Leadership) -> None:
+        super().leadership_changed(leadership)
         self.leader_changed.set()
         if not self.is_leader:
-            self._leadership_lost(standing)
+            self._leadership_lost(leadership)
 
     async def wait_for_leader_change(self, seconds: float) -> None:
         """Waits until this node sees another leader, or leads itself; at most `seconds`."""

@@ -43,7 +43,7 @@ class Leaders:
         for replica in replicas:
             if replica.is_leader:
                 in_sync = [node_of(member) for member in replica.in_sync()]
-                epoch = LeaderEpoch(replica.standing.term)
+                epoch = LeaderEpoch(replica.leadership.term)
                 changed = self._table.lead(replica.group, epoch, self._node_id, in_sync)
                 if changed is not None:
                     news.append(changed)

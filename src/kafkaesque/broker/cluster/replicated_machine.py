@@ -15,13 +15,13 @@ from pathlib import Path
 
 import msgspec
 
-from kafkaesque.broker.raft.ready import Standing
+from kafkaesque.broker.raft.ready import Leadership
 from kafkaesque.broker.raft.types import NO_INDEX, LogIndex, Snapshot
 from kafkaesque.broker.replication.commit_waiters import CommitWaiters
-from kafkaesque.broker.replication.entry_log import OwnerState, owner_data
+from kafkaesque.broker.replication.entry_log import MachineState, machine_data
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica import Replica
-from kafkaesque.broker.replication.rules.owner import Owner
+from kafkaesque.broker.replication.rules.state_machine import StateMachine
 from kafkaesque.broker.storage import durable_state
 from kafkaesque.broker.storage.open_files import REAL_CALLS, SystemCalls
 from kafkaesque.model.errors import CorruptMessage, KafkaError, StorageFailed, check
@@ -53,7 +53,7 @@ class StateFile:
         self._path = f"{directory}/{name}"
         self._calls = calls
 
-    def save(self, state: OwnerState) -> None:
+    def save(self, state: MachineState) -> None:
         try:
             durable_state.save(
                 self._path, msgspec.msgpack.encode((state.index, state.data)), self._calls
@@ -61,7 +61,7 @@ class StateFile:
         except OSError as error:
             raise StorageFailed(f"cannot save {self._path}: {error}") from error
 
-    def load(self) -> OwnerState | None:
+    def load(self) -> MachineState | None:
         try:
             content = durable_state.load(self._path, self._calls)
             if content is None:
@@ -69,11 +69,11 @@ class StateFile:
             index, data = _decoder.decode(content)
         except (durable_state.StateDamaged, msgspec.MsgspecError) as error:
             raise CorruptMessage(f"{self._path}: {error}") from error
-        return OwnerState(LogIndex(index), data)
+        return MachineState(LogIndex(index), data)
 
 
 class ReplicatedMachine(ABC):
-    """Implements `replica.Owner`. Everything runs on the event loop's thread."""
+    """Implements `StateMachine`. Everything runs on the event loop's thread."""
 
     __slots__ = (
         "_applied",
@@ -93,7 +93,7 @@ class ReplicatedMachine(ABC):
         states: StateFile,
         raft_journal: RaftJournal,
         fail: Callable[[BaseException], None],
-        new_replica: Callable[[Owner], Replica],
+        new_replica: Callable[[StateMachine], Replica],
     ) -> None:
         """`new_replica` creates the replica that reports to this machine. A subclass calls `_load`
         when it can restore its state. Blocking."""
@@ -142,7 +142,7 @@ class ReplicatedMachine(ABC):
             self._restore(state.data)
             self._applied = self._saved_index = state.index
             if state.index <= entries.last_index:
-                entries.owner_state = state
+                entries.machine_state = state
         check(
             state is not None or self._applied == NO_INDEX,
             f"{entries.log.directory} starts after index {self._applied} and its state is missing",
@@ -174,9 +174,9 @@ class ReplicatedMachine(ABC):
         if index > self._applied:
             await self._waiters.add(index)
 
-    # -- replica.Owner -------------------------------------------------------------------------------
+    # -- callbacks of the replica ------------------------------------------------------------------
 
-    def stands(self, standing: Standing) -> None:
+    def leadership_changed(self, leadership: Leadership) -> None:
         if not self.is_leader:
             self._waiters.fail_all(self._moved())
 
@@ -201,12 +201,12 @@ class ReplicatedMachine(ABC):
         """Nothing: the state contains no uncommitted entry."""
 
     def installing(self, snapshot: Snapshot) -> None:
-        self._states.save(OwnerState(snapshot.index, owner_data(snapshot)))
+        self._states.save(MachineState(snapshot.index, machine_data(snapshot)))
 
     def installed(self, snapshot: Snapshot) -> None:
-        state = OwnerState(snapshot.index, owner_data(snapshot))
+        state = MachineState(snapshot.index, machine_data(snapshot))
         self._restore(state.data)
-        self.replica.entries.owner_state = state
+        self.replica.entries.machine_state = state
         self._applied = self._saved_index = snapshot.index
         self._waiters.advance(self._applied)
 
@@ -220,7 +220,7 @@ class ReplicatedMachine(ABC):
         """Saves a snapshot if one is due, and drops the log that it replaces."""
         if not self._is_grown(self._applied - self._saved_index):
             return
-        state = OwnerState(self._applied, self._snapshot())
+        state = MachineState(self._applied, self._snapshot())
         try:
             await asyncio.to_thread(self._states.save, state)
         except StorageFailed as error:
@@ -230,7 +230,7 @@ class ReplicatedMachine(ABC):
         if state.index < entries.first_index - 1:
             return  # a snapshot from the leader was installed meanwhile
         self._saved_index = state.index
-        entries.owner_state = state
+        entries.machine_state = state
         offset = entries.end_offset_of(state.index)
         entries.drop_before(offset)
         await asyncio.to_thread(self._drop_before, offset)

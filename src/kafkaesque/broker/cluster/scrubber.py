@@ -130,7 +130,7 @@ class Scrubber:
         """A leader that cannot send an uncommitted entry blocks its group for ever: its heartbeats
         prevent an election, and no peer has the entry. Another leader does not need that entry, and
         overwrites it here."""
-        if replica.standing.role is Role.LEADER and not replica.has_committed(entry.index):
+        if replica.leadership.role is Role.LEADER and not replica.has_committed(entry.index):
             logger.warning(
                 "group %d: resigned, since an uncommitted entry is damaged", replica.group
             )

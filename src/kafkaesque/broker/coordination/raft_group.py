@@ -27,13 +27,13 @@ from kafkaesque.broker.coordination.rules.peer_messages import (
     Accepted,
     ProposedCommand,
 )
-from kafkaesque.broker.raft.ready import Standing
+from kafkaesque.broker.raft.ready import Leadership
 from kafkaesque.broker.raft.types import LogIndex, Refused, Snapshot, Term
 from kafkaesque.broker.replication.links import Links
 from kafkaesque.broker.replication.peer_calls import PeerBusy, PeerError, PeerUnreachable
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.replica_set import ReplicaSet
-from kafkaesque.broker.replication.rules.owner import Owner
+from kafkaesque.broker.replication.rules.state_machine import StateMachine
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import (
     KafkaError,
@@ -112,7 +112,7 @@ class RaftGroup(ReplicatedMachine):
         clock: Clock,
         machine: Applied,
         links: Links,
-        new_replica: Callable[[Owner], Replica],
+        new_replica: Callable[[StateMachine], Replica],
     ) -> None:
         super().__init__(states, replicas.journal, fail, new_replica)
         self._links = links
@@ -141,7 +141,7 @@ class RaftGroup(ReplicatedMachine):
         self._proposals[entry.key] = proposal
         proposal.outcome.add_done_callback(lambda _: self._proposals.pop(entry.key, None))
         if not self._queue and self.is_leader and self._append([entry]).entry_count:
-            proposal.term = self.replica.standing.term
+            proposal.term = self.replica.leadership.term
         else:
             self._queue.append(proposal)
             if self._sender is None:
@@ -176,7 +176,7 @@ class RaftGroup(ReplicatedMachine):
 
     @property
     def term(self) -> int:
-        return self.replica.standing.term
+        return self.replica.leadership.term
 
     @property
     def is_available(self) -> bool:
@@ -196,7 +196,7 @@ class RaftGroup(ReplicatedMachine):
     @property
     def _leader_node(self) -> NodeId | None:
         """The leader, if it is another broker."""
-        leader = self.replica.standing.leader_id
+        leader = self.replica.leadership.leader_id
         return None if leader is None or leader == self._replicas.member else node_of(leader)
 
     # -- forwarding ----------------------------------------------------------------------------------
@@ -239,11 +239,11 @@ class RaftGroup(ReplicatedMachine):
                 return peer_messages.decode_accepted(answer)
             except (PeerUnreachable, PeerBusy):
                 pass  # nothing was started: a retry may find another leader
-        return Accepted(0, self.replica.standing.term)
+        return Accepted(0, self.replica.leadership.term)
 
     def _append(self, entries: list[ProposedCommand]) -> Accepted:
         """Appends to the log, as the leader, as many as it accepts."""
-        term = self.replica.standing.term
+        term = self.replica.leadership.term
         for count, entry in enumerate(entries):
             now_ms = self._clock.wall_ms()
             offset = self.replica.next_offset
@@ -257,7 +257,7 @@ class RaftGroup(ReplicatedMachine):
         return Accepted(len(entries), term)
 
     def _note_accepted(self, accepted: Accepted) -> None:
-        is_over = accepted.term < self.replica.standing.term
+        is_over = accepted.term < self.replica.leadership.term
         for _ in range(accepted.entry_count):
             proposal = self._queue.popleft()
             proposal.term = accepted.term
@@ -315,7 +315,9 @@ class RaftGroup(ReplicatedMachine):
             # Without waiting, so that calls of one broker are appended in order.
             entries = peer_messages.decode_entries(body)
             accepted = (
-                self._append(entries) if self.is_leader else Accepted(0, self.replica.standing.term)
+                self._append(entries)
+                if self.is_leader
+                else Accepted(0, self.replica.leadership.term)
             )
             return peer_messages.encode_accepted(accepted)
         if kind == READ:
@@ -333,9 +335,9 @@ class RaftGroup(ReplicatedMachine):
 
     # -- ReplicatedMachine -----------------------------------------------------------------------------
 
-    def stands(self, standing: Standing) -> None:
-        super().stands(standing)
-        self._fail_accepted("another leader was elected", before=standing.term)
+    def leadership_changed(self, leadership: Leadership) -> None:
+        super().leadership_changed(leadership)
+        self._fail_accepted("another leader was elected", before=leadership.term)
         if not self.is_leader:
             for read in tuple(self._reads):
                 if not read.done():

@@ -23,7 +23,7 @@ from kafkaesque.broker.coordination.rules.tree import TreeLimits
 from kafkaesque.broker.replication.opening import open_replica
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.replica_set import CONTROLLER_CONFIG, ReplicaSet
-from kafkaesque.broker.replication.rules.owner import Owner
+from kafkaesque.broker.replication.rules.state_machine import StateMachine
 from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles
@@ -100,13 +100,13 @@ class CoordinationService:
         coordinator = Coordinator(machine, clock, EXPIRY_SLACK_S)
         states = StateFile(path, name=STATE_NAME)
 
-        def new_replica(owner: Owner) -> Replica:
+        def new_replica(machine: StateMachine) -> Replica:
             return open_replica(
                 COORDINATION_GROUP,
                 log,
                 first_members,
                 replicas,
-                owner,
+                machine,
                 CONTROLLER_CONFIG,
                 is_clean=is_clean,
             )

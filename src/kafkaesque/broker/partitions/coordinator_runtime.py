@@ -390,13 +390,13 @@ class CoordinatorRuntime(Generic[ShardT]):
             partition = self._partitions.get(self.topic, index)
         except KafkaError:
             raise NotCoordinator("This is not the correct coordinator.") from None
-        self.standing_changed(partition)
+        self.leadership_changed(partition)
         return self._shards[index]
 
     def __iter__(self) -> Iterator[ShardT]:
         yield from tuple(self._shards.values())
 
-    def standing_changed(self, partition: Partition) -> None:
+    def leadership_changed(self, partition: Partition) -> None:
         """Creates or closes the shard of a partition after its leadership changed.
 
         A new term of this node needs a new shard: another node may have written in between.

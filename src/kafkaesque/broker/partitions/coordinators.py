@@ -16,13 +16,13 @@ class Coordinators:
         self.groups = groups
         self.transactions = transactions
 
-    def standing_changed(self, partition: Partition) -> None:
+    def leadership_changed(self, partition: Partition) -> None:
         """Handles a change of leadership of a partition, perhaps of an internal topic."""
         topic = partition.name.topic
         if topic == self.groups.topic:
-            self.groups.standing_changed(partition)
+            self.groups.leadership_changed(partition)
         elif topic == self.transactions.topic:
-            self.transactions.standing_changed(partition)
+            self.transactions.leadership_changed(partition)
 
     def expire(self) -> None:
         """Removes expired offsets and transactional ids."""

@@ -46,7 +46,7 @@ class Environment(Generic[PartitionT]):
     loop: asyncio.AbstractEventLoop
     clock: Clock
     replicas: ReplicaSet
-    standings: Changes[PartitionT]
+    leadership_changes: Changes[PartitionT]
     flush_always: bool
     validation: str
 

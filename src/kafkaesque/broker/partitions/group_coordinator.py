@@ -17,7 +17,7 @@ from kafkaesque.broker.partitions.coordinator_runtime import (
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.partitions.rules.markers import Marker, decode_marker_record, encode_marker
-from kafkaesque.broker.partitions.rules.open_transactions import Guard
+from kafkaesque.broker.partitions.rules.open_transactions import VerificationGuard
 from kafkaesque.model.clock import Clock, Moment
 from kafkaesque.model.ids import (
     NO_PRODUCER,
@@ -57,17 +57,17 @@ class GroupShard(CoordinatorShard[GroupRegistry, Moment, GroupEffects]):
         partition."""
         return self._partition.producers.needs_guard(*producer)
 
-    def guard(self, producer: ProducerIdentity) -> Guard:
+    def guard(self, producer: ProducerIdentity) -> VerificationGuard:
         """Returns a guard to hold while the transaction coordinator verifies the producer, and to
         pass to the commit."""
         return self._partition.producers.transactions.guard(*producer, _NO_SEQUENCE)
 
-    def holds(self, producer: ProducerIdentity, guard: Guard) -> bool:
+    def holds(self, producer: ProducerIdentity, guard: VerificationGuard) -> bool:
         """Returns whether no marker was appended since `guard` was created."""
         return self._partition.producers.transactions.holds(producer.producer_id, guard)
 
     async def commit_in_transaction(
-        self, request: CommitRequest, guard: Guard | None
+        self, request: CommitRequest, guard: VerificationGuard | None
     ) -> CommitAnswer:
         """Appends offsets that take effect when the producer's transaction commits. `guard` is as
         for any batch that begins a transaction in a partition."""

@@ -24,14 +24,14 @@ from kafkaesque.broker.partitions.producer_state import load_producers, read_mar
 from kafkaesque.broker.partitions.rules import admission
 from kafkaesque.broker.partitions.rules.admission import Appended, Trim
 from kafkaesque.broker.partitions.rules.markers import decode_marker
-from kafkaesque.broker.partitions.rules.open_transactions import AbortedIndex, Guard
+from kafkaesque.broker.partitions.rules.open_transactions import AbortedIndex, VerificationGuard
 from kafkaesque.broker.partitions.rules.producers import ProducerTable
 from kafkaesque.broker.partitions.waiting import BytesAwaited, held_by, notify_watchers
-from kafkaesque.broker.raft.ready import Standing
+from kafkaesque.broker.raft.ready import Leadership
 from kafkaesque.broker.raft.types import LogIndex, Snapshot
 from kafkaesque.broker.replication.commit_waiters import CommitWaiters
 from kafkaesque.broker.replication.replica import Replica
-from kafkaesque.broker.replication.rules.owner import Owner
+from kafkaesque.broker.replication.rules.state_machine import StateMachine
 from kafkaesque.broker.storage.chain import ReadResult
 from kafkaesque.broker.storage.config import log_config
 from kafkaesque.broker.storage.log import Log
@@ -139,7 +139,7 @@ class Partition:
         config: TopicConfig,
         high_watermark: Offset,
         env: Environment[Partition],
-        new_replica: Callable[[Owner], Replica],
+        new_replica: Callable[[StateMachine], Replica],
     ) -> None:
         """`new_replica` creates the replica that reports to the partition."""
         self.name = name
@@ -189,7 +189,7 @@ class Partition:
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
-        return LeaderEpoch(self.replica.standing.term)
+        return LeaderEpoch(self.replica.leadership.term)
 
     @property
     def failure(self) -> StorageFailed | None:
@@ -204,12 +204,12 @@ class Partition:
         """Raise unless this node is certain to lead the partition now."""
         self.check_leads()
         if not self._env.replicas.may_serve(self.replica):
-            raise self._sends_away(NotLeaderOrFollower(f"{self.name} is not led by this node"))
+            raise self._note_retriable(NotLeaderOrFollower(f"{self.name} is not led by this node"))
 
     # -- append ---------------------------------------------------------------------------------
 
     def append(
-        self, records: memoryview, *, all_replicas: bool, guard: Guard | None = None
+        self, records: memoryview, *, all_replicas: bool, guard: VerificationGuard | None = None
     ) -> Appended | asyncio.Task[Appended]:
         """Append the one batch in `records`, which is stamped in place.
 
@@ -235,26 +235,26 @@ class Partition:
         if self.closed is not None:
             raise self.closed
         if not self.replica.is_leader:
-            raise self._sends_away(NotLeaderOrFollower(f"{self.name} is not led by this node"))
+            raise self._note_retriable(NotLeaderOrFollower(f"{self.name} is not led by this node"))
 
-    def _sends_away(self, error: KafkaError) -> KafkaError:
+    def _note_retriable(self, error: KafkaError) -> KafkaError:
         """Return `error`, which makes a producer retry its batch here or elsewhere, and remember when
         that happened."""
-        self.producers.sent_away_s = self._env.clock.monotonic()
+        self.producers.retriable_error_s = self._env.clock.monotonic()
         return error
 
     def _check_in_sync(self) -> None:
         count, needed = len(self.replica.in_sync()), self.config.min_insync_replicas
         if count < needed:
             few = f"{self.name} has {count} replica(s) in sync, min.insync.replicas is {needed}"
-            raise self._sends_away(NotEnoughReplicas(few))
+            raise self._note_retriable(NotEnoughReplicas(few))
 
-    def _append_inspected(self, records: memoryview, guard: Guard | None) -> Appended:
+    def _append_inspected(self, records: memoryview, guard: VerificationGuard | None) -> Appended:
         self.check_leads()
         header, now_ms = read_header(records), self._env.clock.wall_ms()
         return self._judge(header, guard) or self._store(records, header, now_ms)
 
-    def _judge(self, header: BatchHeader, guard: Guard | None) -> Appended | None:
+    def _judge(self, header: BatchHeader, guard: VerificationGuard | None) -> Appended | None:
         """Where the batch is if it is a retry; None if it must be stored."""
         producers, clock = self.producers, self._env.clock
         try:
@@ -265,11 +265,11 @@ class Partition:
                 raise
             last_offset = producers.last_offset(header.producer_id)
             is_own = last_offset is None or self.log.epoch_at(last_offset) == self.leader_epoch
-            if is_own and not producers.was_sent_away(clock.monotonic()):
+            if is_own and not producers.had_retriable_error(clock.monotonic()):
                 raise
             raise NotLeaderOrFollower(f"{self.name} refused one before this: {refusal}") from None
         if earlier is None:
-            if producers.sent_away_s and producers.overtakes(header, clock.monotonic()):
+            if producers.retriable_error_s and producers.overtakes(header, clock.monotonic()):
                 raise NotLeaderOrFollower(f"{self.name} refused this producer's first batch")
             return None
         end_offset = Offset(earlier.base_offset + header.record_count)
@@ -295,7 +295,7 @@ class Partition:
         try:
             is_committed = replica.append(records, header, now_ms)
         except KafkaError as error:
-            self._sends_away(error)
+            self._note_retriable(error)
             raise
         if header.producer_id != NO_PRODUCER:
             self.producers.apply(header, decode_marker(records) if header.is_control else None)
@@ -343,13 +343,13 @@ class Partition:
 
     # -- callbacks of the replica -----------------------------------------------------------------
 
-    def stands(self, standing: Standing) -> None:
+    def leadership_changed(self, leadership: Leadership) -> None:
         if not self.replica.is_leader:
             self._lose_leadership()
         elif self.are_producers_stale:
             self.producers = load_producers(self.replica.entries)
             self.are_producers_stale = False
-        self._env.standings.add(self)
+        self._env.leadership_changes.add(self)
 
     def _lose_leadership(self) -> None:
         """Uncommitted batches may still be committed, or be lost: their producers must ask the next leader."""
@@ -396,7 +396,7 @@ class Partition:
     def failed(self, error: StorageFailed) -> None:
         """Serve no more requests; the partition table opens a new object in its place."""
         self.close(error)
-        self._env.standings.add(self)
+        self._env.leadership_changes.add(self)
 
     def _advance(self, offset: Offset, size_bytes: int) -> None:
         if not self._watchers:

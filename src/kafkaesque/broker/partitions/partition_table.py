@@ -224,11 +224,11 @@ class PartitionTable:
             hosted.config,
             high_watermark,
             env,
-            lambda owner: new_replica(
+            lambda machine: new_replica(
                 place.group,
                 entries,
                 env.replicas,
-                owner,
+                machine,
                 RAFT_CONFIG,
                 flush_messages=flush_messages,
             ),

@@ -14,7 +14,7 @@ from kafkaesque.broker.raft.leader import Leader
 from kafkaesque.broker.raft.membership import MembershipChange
 from kafkaesque.broker.raft.messages import Message, PreVote, RequestVote
 from kafkaesque.broker.raft.promises import Promises
-from kafkaesque.broker.raft.ready import Committed, Ready, Standing, Status
+from kafkaesque.broker.raft.ready import Committed, Leadership, Ready, Status
 from kafkaesque.broker.raft.state import Become, State
 from kafkaesque.broker.raft.transitions import Transitions
 from kafkaesque.broker.raft.types import (
@@ -40,9 +40,9 @@ class Raft:
 
     __slots__ = (
         "_applied_index",
-        "_handed_committed",
-        "_handed_hard_state",
-        "_handed_standing",
+        "_emitted_committed",
+        "_emitted_hard_state",
+        "_emitted_leadership",
         "_has_failed",
         "_promises",
         "_state",
@@ -61,13 +61,13 @@ class Raft:
         self._state = State(node_id, config, log, found, jitter)
         self._promises = Promises(self._state)
         self._transitions = Transitions(self._state, self._promises)
-        self._handed_hard_state = found.hard_state
+        self._emitted_hard_state = found.hard_state
         self._applied_index = max(found.applied_index, LogIndex(log.first_index - 1))
-        """_applied_index <= _handed_committed"""
-        self._handed_committed = self._applied_index
+        """_applied_index <= _emitted_committed"""
+        self._emitted_committed = self._applied_index
         """A Ready had the driver apply up to here. <= commit_index, and <= durable_index unless a
         snapshot is being installed"""
-        self._handed_standing: Standing | None = None
+        self._emitted_leadership: Leadership | None = None
         self._has_failed = False
         """The disk failed: this node does nothing any more."""
         check(self._applied_index <= log.last_index, "applied beyond the log")
@@ -93,7 +93,7 @@ class Raft:
         if self._state.is_quiesced and self._transitions.wakes(message):
             self._wake()
             if isinstance(message, PreVote | RequestVote):
-                # The sender does not hear the leader; if we soon did not either, we would vote.
+                # The sender has lost the leader; if we soon lost it too, we would vote.
                 self._transitions.wake_leader(message.sender)
         self._transitions.step(message)
 
@@ -112,17 +112,20 @@ class Raft:
         return leader.refusal(size_bytes)
 
     @property
-    def may_append_alone(self) -> bool:
-        """Whether `append_alone` may be called now."""
+    def may_commit_as_sole_voter(self) -> bool:
+        """Whether `commit_as_sole_voter` may be called now."""
         role = self._transitions.role
-        return isinstance(role, Leader) and not self._has_failed and role.may_append_alone
+        return isinstance(role, Leader) and not self._has_failed and role.may_commit_as_sole_voter
 
-    def append_alone(self, last_index: LogIndex) -> None:
+    def commit_as_sole_voter(self, last_index: LogIndex) -> None:
         """Accepts DATA entries of a sole voter up to `last_index`, which the driver has written and
         need not sync: they are committed and applied, and no Ready reports them."""
-        check(self.may_append_alone, "append_alone on a node that is not the sole voter")
-        self._leader().append_alone(last_index)
-        self._handed_committed = last_index
+        check(
+            self.may_commit_as_sole_voter,
+            "commit_as_sole_voter on a node that is not the sole voter",
+        )
+        self._leader().commit_as_sole_voter(last_index)
+        self._emitted_committed = last_index
         self.applied(last_index)
 
     def propose_membership(self, change: MembershipChange) -> LogIndex:
@@ -131,7 +134,8 @@ class Raft:
 
     def read_index(self, context: object, *, ticks_owed: int = 0) -> None:
         """Requests a linearizable read; a Ready answers with `context` and the index to wait for.
-        Raises Refused. Lost with the leadership: the driver fails it when the standing changes.
+        Raises Refused. The request is lost with the leadership: the driver fails it when
+        `Ready.leadership` reports that.
 
         `ticks_owed`: ticks that are due by the clock and not delivered yet, as after a pause of the
         process: a lease must not look younger than it is.
@@ -227,7 +231,7 @@ class Raft:
 
     def applied(self, index: LogIndex) -> None:
         """The state machine has applied every entry up to `index`."""
-        check(index <= self._handed_committed, f"applied {index} before it was committed")
+        check(index <= self._emitted_committed, f"applied {index} before it was committed")
         self._applied_index = max(self._applied_index, index)
         self._state.members.forget_before(LogIndex(self._state.log.first_index - 1))
 
@@ -255,10 +259,10 @@ class Raft:
             snapshot_index = snapshot.index if snapshot is not None else NO_INDEX
             token = state.durability.begin(hard_state, snapshot_index, state.log.last_index)
         if snapshot is not None:
-            self._applied_index = self._handed_committed = snapshot.index
+            self._applied_index = self._emitted_committed = snapshot.index
         committed = self._take_committed()
-        standing = self._take_standing()
-        has_effect = token is not None or committed is not None or standing is not None
+        leadership = self._take_leadership()
+        has_effect = token is not None or committed is not None or leadership is not None
         if not has_effect and not state.outbox and not state.reads:
             return None
         messages, state.outbox = tuple(state.outbox), []
@@ -273,34 +277,36 @@ class Raft:
             committed=committed,
             commit_index=state.commit_index,
             reads=reads,
-            standing=standing,
+            leadership=leadership,
         )
 
     def _final_ready(self) -> Ready | None:
         messages, self._state.outbox = tuple(self._state.outbox), []
-        standing = self._take_standing()
-        if not messages and standing is None:
+        leadership = self._take_leadership()
+        if not messages and leadership is None:
             return None
-        return Ready(messages=messages, standing=standing, commit_index=self._state.commit_index)
+        return Ready(
+            messages=messages, leadership=leadership, commit_index=self._state.commit_index
+        )
 
     def _take_hard_state(self) -> HardState | None:
-        term, vote = self._handed_hard_state
+        term, vote = self._emitted_hard_state
         if self._state.term == term and self._state.vote == vote:
             return None
-        self._handed_hard_state = self._state.hard_state
-        return self._handed_hard_state
+        self._emitted_hard_state = self._state.hard_state
+        return self._emitted_hard_state
 
     def _take_committed(self) -> Committed | None:
         """Only entries on our own disk: a state machine never gets ahead of its log."""
         last = min(self._state.commit_index, self._state.log.durable_index)
-        if last <= self._handed_committed:
+        if last <= self._emitted_committed:
             return None
-        first = LogIndex(self._handed_committed + 1)
-        self._handed_committed = last
+        first = LogIndex(self._emitted_committed + 1)
+        self._emitted_committed = last
         return Committed(first, last)
 
-    def _take_standing(self) -> Standing | None:
-        state, last = self._state, self._handed_standing
+    def _take_leadership(self) -> Leadership | None:
+        state, last = self._state, self._emitted_leadership
         if (
             last is not None
             and last.term == state.term
@@ -309,14 +315,14 @@ class Raft:
             and last.role is self._transitions.role.role
         ):
             return None
-        self._handed_standing = self.standing
-        return self._handed_standing
+        self._emitted_leadership = self.leadership
+        return self._emitted_leadership
 
     @property
-    def standing(self) -> Standing:
+    def leadership(self) -> Leadership:
         state = self._state
         role = self._transitions.role.role
-        return Standing(role, state.term, state.leader_id, state.is_term_confirmed)
+        return Leadership(role, state.term, state.leader_id, state.is_term_confirmed)
 
     @property
     def last_index(self) -> LogIndex:
@@ -365,7 +371,7 @@ class Raft:
         state, leader = self._state, self._transitions.leader
         return Status(
             node_id=state.node_id,
-            standing=self.standing,
+            leadership=self.leadership,
             vote=state.vote,
             membership=state.membership,
             commit_index=state.commit_index,
@@ -384,9 +390,9 @@ class Raft:
         self._state.validate()
         self._promises.validate()
         self._transitions.role.validate()
-        check(self._applied_index <= self._handed_committed, "applied before it was committed")
+        check(self._applied_index <= self._emitted_committed, "applied before it was committed")
         check(
-            self._handed_committed <= self._state.commit_index, "handed out before it was committed"
+            self._emitted_committed <= self._state.commit_index, "emitted before it was committed"
         )
 
     # Shared

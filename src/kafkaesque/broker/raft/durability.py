@@ -15,7 +15,7 @@ from kafkaesque.model.errors import check
 
 
 @dataclass(slots=True)
-class Write:
+class PendingWrite:
     """One Ready that the driver is persisting."""
 
     token: SyncToken
@@ -26,7 +26,7 @@ class Write:
     """The last entry that this write and those before it make durable; only ever lowered."""
 
 
-class Durability:
+class WriteTracker:
     """The writes in progress and the hard state on disk."""
 
     __slots__ = ("_next_token", "_writes", "hard_state")
@@ -34,7 +34,7 @@ class Durability:
     def __init__(self, hard_state: HardState) -> None:
         self.hard_state = hard_state
         """On disk for certain. Its term <= the node's term."""
-        self._writes: deque[Write] = deque()
+        self._writes: deque[PendingWrite] = deque()
         """Oldest first; tokens ascend."""
         self._next_token = 1
 
@@ -46,7 +46,7 @@ class Durability:
     ) -> SyncToken:
         token = SyncToken(self._next_token)
         self._next_token += 1
-        self._writes.append(Write(token, hard_state, snapshot_index, last_index))
+        self._writes.append(PendingWrite(token, hard_state, snapshot_index, last_index))
         return token
 
     def clip(self, last_index: LogIndex) -> None:
@@ -60,10 +60,10 @@ class Durability:
             write.last_index = NO_INDEX
             write.snapshot_index = NO_INDEX
 
-    def confirm(self, token: SyncToken) -> list[Write]:
+    def confirm(self, token: SyncToken) -> list[PendingWrite]:
         """Returns the writes that became durable, in order. A token confirmed before changes nothing."""
         check(token < self._next_token, f"token {token} was never issued")
-        confirmed: list[Write] = []
+        confirmed: list[PendingWrite] = []
         while self._writes and self._writes[0].token <= token:
             write = self._writes.popleft()
             if write.hard_state is not None:

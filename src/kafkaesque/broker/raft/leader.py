@@ -110,7 +110,7 @@ class Leader:
         return None
 
     @property
-    def may_append_alone(self) -> bool:
+    def may_commit_as_sole_voter(self) -> bool:
         """The next entry needs no other member, and nothing before it is in progress."""
         state = self._state
         return (
@@ -120,7 +120,7 @@ class Leader:
             and not state.is_quiesced
         )
 
-    def append_alone(self, last_index: LogIndex) -> None:
+    def commit_as_sole_voter(self, last_index: LogIndex) -> None:
         """The driver has stored the entries as safely as they need be: a majority of one."""
         state = self._state
         state.log.append_durable(last_index, state.term)

@@ -1,7 +1,7 @@
 """The log on disk and the tail that is not yet on disk, as one log.
 
           storage                          tail
-    |-----------------|  tail_first ... handed_index | ... last_index |
+    |-----------------|  tail_first .. emitted_index | ... last_index |
      first_index ... durable_index     being written    not yet in a Ready
 
 Entries leave the tail only when the driver confirms that they are durable. Until then they are sent
@@ -21,7 +21,7 @@ class LogView:
 
     __slots__ = (
         "_base_term",
-        "_handed_index",
+        "_emitted_index",
         "_snapshot",
         "_storage",
         "_tail",
@@ -37,8 +37,8 @@ class LogView:
         """Everything below is in storage, or covered by `_snapshot`."""
         self._base_term = storage.term_at(storage.last_index) if storage.last_index else NO_TERM
         """The term of the entry before `_tail_first`, which is read most often."""
-        self._handed_index = storage.last_index
-        """Readies contained all up to here. _tail_first - 1 <= _handed_index <= last_index"""
+        self._emitted_index = storage.last_index
+        """Readies contained all up to here. _tail_first - 1 <= _emitted_index <= last_index"""
         self._truncate_from: LogIndex | None = None
         """The driver must truncate from here before it appends; what it got beyond is void."""
         self._snapshot: Snapshot | None = None
@@ -120,13 +120,13 @@ class LogView:
 
     @property
     def is_all_durable(self) -> bool:
-        """Nothing remains to be handed out, written or synced."""
+        """Nothing remains to be emitted, written or synced."""
         return not self._tail and self._snapshot is None and self._truncate_from is None
 
     def append_durable(self, last_index: LogIndex, term: Term) -> None:
         """Adds entries that storage has already. All before them must be durable too."""
         check(self.is_all_durable and last_index >= self._tail_first, "appended after a gap")
-        self._handed_index = last_index
+        self._emitted_index = last_index
         self._tail_first = LogIndex(last_index + 1)
         self._base_term = term
 
@@ -140,8 +140,8 @@ class LogView:
             self._tail_first = index
         else:
             del self._tail[index - self._tail_first :]
-        if index <= self._handed_index:
-            self._handed_index = LogIndex(index - 1)
+        if index <= self._emitted_index:
+            self._emitted_index = LogIndex(index - 1)
             self._truncate_from = min(index, self._truncate_from or index)
 
     def install(self, snapshot: Snapshot) -> None:
@@ -151,14 +151,14 @@ class LogView:
         self._tail.clear()
         self._tail_first = LogIndex(snapshot.index + 1)
         self._base_term = snapshot.term
-        self._handed_index = NO_INDEX
+        self._emitted_index = NO_INDEX
         self._truncate_from = None
 
     def take_snapshot(self) -> Snapshot | None:
         """The snapshot that the driver must install, once."""
-        if self._snapshot is None or self._handed_index >= self._snapshot.index:
+        if self._snapshot is None or self._emitted_index >= self._snapshot.index:
             return None
-        self._handed_index = self._snapshot.index
+        self._emitted_index = self._snapshot.index
         return self._snapshot
 
     def take_truncation(self) -> LogIndex | None:
@@ -167,10 +167,10 @@ class LogView:
 
     def take_entries(self) -> tuple[Entry, ...]:
         """The entries that the driver must append, after the two above."""
-        if self._handed_index == self.last_index:
+        if self._emitted_index == self.last_index:
             return ()
-        entries = tuple(self._tail[self._handed_index + 1 - self._tail_first :])
-        self._handed_index = self.last_index
+        entries = tuple(self._tail[self._emitted_index + 1 - self._tail_first :])
+        self._emitted_index = self.last_index
         return entries
 
     def snapshot_is_durable(self, index: LogIndex) -> None:
@@ -180,15 +180,17 @@ class LogView:
     def is_durable_to(self, index: LogIndex) -> None:
         """The entries of the log up to `index` are on disk."""
         if index >= self._tail_first:
-            check(index <= self._handed_index, "durable before it was written")
+            check(index <= self._emitted_index, "durable before it was written")
             position = index - self._tail_first
             self._base_term = self._tail[position].term
             del self._tail[: position + 1]
             self._tail_first = LogIndex(index + 1)
 
     def validate(self) -> None:
-        check(self._tail_first - 1 <= self._handed_index or self.is_installing, "tail below handed")
-        check(self._handed_index <= self.last_index, "handed beyond the log")
+        check(
+            self._tail_first - 1 <= self._emitted_index or self.is_installing, "tail below emitted"
+        )
+        check(self._emitted_index <= self.last_index, "emitted beyond the log")
         check(self.first_index <= self._tail_first, "the tail starts before the log")
         term = self._base_term
         for position, entry in enumerate(self._tail):

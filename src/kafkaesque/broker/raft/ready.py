@@ -20,15 +20,15 @@ from kafkaesque.broker.raft.types import (
 from kafkaesque.model.ids import MemberId
 
 
-class Standing(NamedTuple):
-    """The node's role, term and leader."""
+class Leadership(NamedTuple):
+    """This node's role, term and leader, as Raft sees them."""
 
     role: Role
     term: Term
     leader_id: MemberId | None
     is_confirmed: bool
-    """An entry of this term is known to be committed. Only then may clients see the term as a leader
-    epoch, and only then does the leader know everything that is committed (Raft 8)."""
+    """An entry of this term is committed. Only then may clients see the term as a leader epoch, and
+    only then does the leader's commit index cover everything that is committed (Raft 8)."""
 
 
 class Committed(NamedTuple):
@@ -79,7 +79,7 @@ class Ready:
     commit_index: LogIndex
     """May be beyond `committed`: a majority of others may have entries not yet on our disk."""
     reads: tuple[ReadReady, ...] = ()
-    standing: Standing | None = None
+    leadership: Leadership | None = None
     """Set when it changed. When leadership is lost, uncommitted proposals may be lost too."""
 
     @property
@@ -88,7 +88,7 @@ class Ready:
         return (
             self.token is None
             and self.committed is None
-            and self.standing is None
+            and self.leadership is None
             and not self.reads
         )
 
@@ -108,7 +108,7 @@ class Status:
     """A copy of the state for drivers, metrics and tests."""
 
     node_id: MemberId
-    standing: Standing
+    leadership: Leadership
     vote: MemberId | None
     membership: Membership
     commit_index: LogIndex
@@ -132,6 +132,6 @@ class Status:
             for node, peer in self.peers.items()
             if not peer.is_learner and peer.is_active and peer.match_index >= floor
         ]
-        if self.node_id in self.membership.voters and self.standing.role is Role.LEADER:
+        if self.node_id in self.membership.voters and self.leadership.role is Role.LEADER:
             peers.append(self.node_id)
         return sorted(peers)

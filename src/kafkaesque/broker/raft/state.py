@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kafkaesque.broker.raft.clock import ElectionClock, Jitter
 from kafkaesque.broker.raft.config import RaftConfig
-from kafkaesque.broker.raft.durability import Durability
+from kafkaesque.broker.raft.durability import WriteTracker
 from kafkaesque.broker.raft.log_view import LogView
 from kafkaesque.broker.raft.membership import MembershipHistory
 from kafkaesque.broker.raft.messages import Message
@@ -70,7 +70,7 @@ class State:
         self.config = config
         self.log = LogView(log)
         self.members = MembershipHistory(restart.memberships)
-        self.durability = Durability(restart.hard_state)
+        self.durability = WriteTracker(restart.hard_state)
         self.term, self.vote = restart.hard_state
         """The term never decreases; within a term one vote is given."""
         if self.log.last_term > self.term:

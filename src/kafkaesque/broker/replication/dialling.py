@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from kafkaesque.broker.replication.link import Link, LinkConfig
-from kafkaesque.broker.replication.rules.peer_hello import HelloAnswer, Refusal
+from kafkaesque.broker.replication.rules.peer_hello import HelloAnswer, HelloRefusal
 from kafkaesque.model.backoff import Backoff
 
 
@@ -92,4 +92,4 @@ class Dialler:
             answer = await greet(link, self._loop, address, self._config.dial_seconds_max)
         except OSError:
             return False
-        return answer.refusal is Refusal.ACCEPTED and not self._wanted.is_set()
+        return answer.refusal is HelloRefusal.ACCEPTED and not self._wanted.is_set()

@@ -1,8 +1,9 @@
 """The Raft log of one group: batches in a Kafka log, everything else in the raft journal.
 
-An entry is a batch or a control entry (no-op, membership, a fact of the owner's such as a trim). The
-index counts both. The term of a batch is its leader epoch. The index of a batch is not stored: it
-follows from the control entries, whose indexes are in the journal, and from the order of the batches.
+An entry is a batch or a control entry (no-op, membership, a fact of the state machine such as a
+trim). The index counts both. The term of a batch is its leader epoch. The index of a batch is not
+stored: it follows from the control entries, whose indexes are in the journal, and from the order of
+the batches.
 Two rules make that hold after any crash:
 
 - *A batch is written only when the journal is durable up to `gate_position`*: every control entry
@@ -46,12 +47,12 @@ from kafkaesque.broker.replication.rules.entry_payload import (
     BatchPayload,
     BatchRef,
     Blob,
-    OwnerState,
+    MachineState,
     Verified,
     difference,
     encode_state,
     kept_range,
-    owner_data,
+    machine_data,
     runs_of,
     stored_control,
 )
@@ -71,10 +72,10 @@ __all__ = [
     "BatchRef",
     "Blob",
     "EntryLog",
-    "OwnerState",
+    "MachineState",
     "Verified",
     "kept_range",
-    "owner_data",
+    "machine_data",
 ]
 
 
@@ -93,7 +94,7 @@ class EntryLog:
         "group",
         "last_index",
         "log",
-        "owner_state",
+        "machine_state",
         "staged_index",
     )
 
@@ -110,8 +111,8 @@ class EntryLog:
         self._control_index = facts.start.index
         """The last control entry; the start if there is none."""
         self.last_index: LogIndex = facts.start.index
-        self.owner_state: OwnerState | None = None
-        """The newest durable state of the owner; its index is at least first_index - 1."""
+        self.machine_state: MachineState | None = None
+        """The newest durable state of the state machine; its index is at least first_index - 1."""
         self.gate_position = 0
         """The journal must be synced up to here before the next batch is written."""
         self.staged_index: LogIndex = NO_INDEX
@@ -167,13 +168,13 @@ class EntryLog:
         return entries
 
     def snapshot(self) -> Snapshot:
-        start, owner = self._facts.start, self.owner_state
-        if owner is not None and owner.index > start.index:
-            index = owner.index
-            state = encode_state(self.end_offset_of(index), owner.data)
+        start, machine = self._facts.start, self.machine_state
+        if machine is not None and machine.index > start.index:
+            index = machine.index
+            state = encode_state(self.end_offset_of(index), machine.data)
             return Snapshot(index, self.term_at(index), self._membership_at(index), state)
         first_offset = self.log.log_start_offset if start.is_kept else start.offset
-        state = encode_state(start.offset, owner.data if owner else b"", first_offset)
+        state = encode_state(start.offset, machine.data if machine else b"", first_offset)
         return Snapshot(start.index, start.term, start.membership, state)
 
     def restart(self) -> Restart:
@@ -418,7 +419,7 @@ class EntryLog:
         return membership
 
     def pending_controls(self) -> Iterator[tuple[LogIndex, bytes]]:
-        """The owner's control entries in the log, in order."""
+        """The state machine's control entries in the log, in order."""
         for entry in self._facts.control:
             if isinstance(entry.payload, bytes):
                 yield entry.index, entry.payload

@@ -37,13 +37,13 @@ def recover(group: GroupId, log: Log, journal: RaftJournal, entries: EntryMap) -
             entries.clear()
             log.reset_to(facts.start.offset)
         journal.reset_done(group)
-    _Recovery(group, log, journal, facts, entries).run()
+    _EntryRecovery(group, log, journal, facts, entries).run()
     entries.delete_orphans()
     last_control = facts.control[-1].index if facts.control else facts.start.index
     return max(last_control, entries.last_batch_index())
 
 
-class _Recovery:
+class _EntryRecovery:
     """Recovery of a group that is not being reset."""
 
     def __init__(

@@ -20,19 +20,19 @@ from kafkaesque.broker.replication.peer_calls import CallServer, OutstandingCall
 from kafkaesque.broker.replication.rules.liveness import Liveness
 from kafkaesque.broker.replication.rules.peer_codec import (
     FRAME_BYTES_MAX,
-    Answer,
     BatchReader,
-    Call,
     GroupMessage,
     Outcome,
     Part,
-    Ping,
-    Pong,
+    PeerAnswer,
+    PeerCall,
+    PeerPing,
+    PeerPong,
     decode_frame,
 )
 from kafkaesque.broker.replication.rules.peer_hello import (
-    Hello,
     HelloAnswer,
+    PeerHello,
     PeerIdentity,
     Purpose,
     decode_hello_answer,
@@ -56,7 +56,7 @@ class LinkConfig(NamedTuple):
     lease_margin_seconds: float = 0.05
     """A lease is this much shorter than the silence it relies on, because clocks run at different
     rates."""
-    speech_seconds: float = 0.35
+    heartbeat_age_max_seconds: float = 0.35
     """A ping counts in full if every group sent its heartbeats at most this long ago: three ticks
     and a little. Any further delay is subtracted from the lease."""
     dial_seconds_max: float = 1.0
@@ -76,7 +76,7 @@ class LinkConfig(NamedTuple):
         return int(self.silence_seconds * 1000)
 
 
-class Inbox(Protocol):
+class LinkInbox(Protocol):
     """Receives the messages and events of all links. Called on the event loop only. An exception
     from any method except `call` stops the node."""
 
@@ -100,7 +100,7 @@ class Inbox(Protocol):
         turn. This does not mean that a leader there is gone."""
         ...
 
-    def spoke_at(self) -> float:
+    def heartbeats_since(self) -> float:
         """Returns the time, on the link's clock, since which every group led here has sent
         heartbeats to its members."""
         ...
@@ -112,7 +112,7 @@ class LinkHost(Protocol):
     me: PeerIdentity
     config: LinkConfig
     clock: Clock
-    inbox: Inbox
+    inbox: LinkInbox
     pool: BufferPool
     read_batch: BatchReader
 
@@ -182,7 +182,7 @@ class Link(asyncio.BufferedProtocol):
             config.silence_seconds,
             config.pulse_seconds,
             config.lease_margin_seconds,
-            config.speech_seconds,
+            config.heartbeat_age_max_seconds,
         )
         self.writer = LinkWriter(loop, config.queued_bytes_max, self._stamp, self._dropped)
         self.calls = OutstandingCalls(loop, config.calls_max)
@@ -204,7 +204,7 @@ class Link(asyncio.BufferedProtocol):
             self.end("no longer needed")
             return
         silence_ms = self._host.config.silence_ms
-        hello = Hello(self._host.me, self.origin.purpose, self.origin.attempt, silence_ms)
+        hello = PeerHello(self._host.me, self.origin.purpose, self.origin.attempt, silence_ms)
         transport.write(encode_hello(hello))  # type: ignore[attr-defined]
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -352,26 +352,26 @@ class Link(asyncio.BufferedProtocol):
 
     def _receive_other(self, part: Part, node: NodeId) -> None:
         inbox = self._host.inbox
-        if isinstance(part, Ping):
+        if isinstance(part, PeerPing):
             self.writer.pong(part.stamp)
-        elif isinstance(part, Pong):
+        elif isinstance(part, PeerPong):
             self.liveness.pong(part.stamp, self._host.clock.monotonic())
-        elif isinstance(part, Answer):
+        elif isinstance(part, PeerAnswer):
             self.calls.answered(part)
-        elif isinstance(part, Call):
+        elif isinstance(part, PeerCall):
             self._server.serve(part, partial(inbox.call, node, part.kind, part.body))
         elif not isinstance(part, GroupMessage):
             inbox.post(node, part.kind, part.body)
 
-    def _answer_call(self, answer: Answer) -> None:
+    def _answer_call(self, answer: PeerAnswer) -> None:
         if not self._is_ended and not self.writer.add(answer):
             text = b"the answer is too large, or the send queue is full"
-            self.writer.add(Answer(answer.number, Outcome.FAILED, text))
+            self.writer.add(PeerAnswer(answer.number, Outcome.FAILED, text))
 
     def _stamp(self) -> int:
-        return self.liveness.ping(self._host.clock.monotonic(), self._host.inbox.spoke_at())
+        return self.liveness.ping(self._host.clock.monotonic(), self._host.inbox.heartbeats_since())
 
     def _dropped(self) -> None:
-        self.liveness.dropped(self._host.clock.monotonic(), self._host.inbox.spoke_at())
+        self.liveness.dropped(self._host.clock.monotonic(), self._host.inbox.heartbeats_since())
         if self.peer is not None and not self._is_ended:
             self._host.dropped(self.peer.node_id)

@@ -12,12 +12,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from kafkaesque.broker.raft.messages import Message
-from kafkaesque.broker.replication.rules.outbox import Outbox, Pulse
+from kafkaesque.broker.replication.rules.outbox import LinkOutbox, Pulse
 from kafkaesque.broker.replication.rules.peer_codec import (
-    Answer,
     Blob,
-    Call,
-    Post,
+    PeerAnswer,
+    PeerCall,
+    PeerPost,
     encode_ping,
     encode_pong,
 )
@@ -29,7 +29,7 @@ WRITE_BUFFER_BYTES = 512 * KIB
 bounded."""
 
 
-class Sent:
+class SentCounters:
     """Counts what a link has sent."""
 
     __slots__ = ("dropped_messages", "frames", "messages", "pulses", "size_bytes")
@@ -73,7 +73,7 @@ class LinkWriter:
         dropped: Callable[[], None],
     ) -> None:
         self._loop = loop
-        self._outbox = Outbox(queued_bytes_max)
+        self._outbox = LinkOutbox(queued_bytes_max)
         self._stamp = stamp
         self._dropped = dropped
         self._transport: asyncio.Transport | None = None
@@ -86,7 +86,7 @@ class LinkWriter:
         self._was_dropping = False
         self.is_cut = False
         """Discards everything instead of sending it, as if the network had lost it. For tests."""
-        self.sent = Sent()
+        self.sent = SentCounters()
 
     @property
     def queued_bytes(self) -> int:
@@ -110,7 +110,7 @@ class LinkWriter:
             self._was_dropping = True
         self._flush_soon()
 
-    def add(self, part: Call | Answer | Post) -> bool:
+    def add(self, part: PeerCall | PeerAnswer | PeerPost) -> bool:
         """Returns False if the queue is full."""
         self._flush_soon()
         return self._outbox.add(part)

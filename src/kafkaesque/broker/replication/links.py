@@ -17,17 +17,23 @@ from typing import NamedTuple
 
 from kafkaesque.broker.raft.messages import Message
 from kafkaesque.broker.replication.dialling import Dialler, PeerAddress, greet
-from kafkaesque.broker.replication.link import Inbox, Link, LinkConfig, Origin
+from kafkaesque.broker.replication.link import Link, LinkConfig, LinkInbox, Origin
 from kafkaesque.broker.replication.peer_calls import PeerBusy, PeerUnreachable
-from kafkaesque.broker.replication.rules.peer_codec import BatchReader, Blob, Call, Post, as_it_is
+from kafkaesque.broker.replication.rules.peer_codec import (
+    BatchReader,
+    Blob,
+    PeerCall,
+    PeerPost,
+    as_it_is,
+)
 from kafkaesque.broker.replication.rules.peer_hello import (
     NO_INCARNATION,
-    Hello,
     HelloAnswer,
+    HelloRefusal,
+    PeerHello,
     PeerIdentity,
     PeerLinkState,
     Purpose,
-    Refusal,
     decode_hello,
     encode_hello_answer,
     judge,
@@ -83,7 +89,7 @@ class _Peer:
         """The connection on which we sent a hello that is not answered yet."""
         self.incarnation_id = NO_INCARNATION
         """The newest incarnation that we have linked to."""
-        self.refusal = Refusal.ACCEPTED
+        self.refusal = HelloRefusal.ACCEPTED
         """Its last answer."""
 
     @property
@@ -107,7 +113,7 @@ class Links:
         self,
         me: PeerIdentity,
         loop: asyncio.AbstractEventLoop,
-        inbox: Inbox,
+        inbox: LinkInbox,
         clock: Clock,
         *,
         fail: Callable[[BaseException], None],
@@ -186,7 +192,7 @@ class Links:
         origin = Origin(True, Purpose.INTRODUCTION, self._next_attempt(), None)
         link = Link(self, self._loop, origin)
         answer = await greet(link, self._loop, address, self.config.dial_seconds_max)
-        if answer.refusal is not Refusal.ACCEPTED:
+        if answer.refusal is not HelloRefusal.ACCEPTED:
             raise IntroductionRefused(answer)
         return answer.answerer
 
@@ -204,10 +210,10 @@ class Links:
         if hello.caller.node_id in self._cuts or self._is_closed:
             transport.abort()
             return
-        refusal = self._judge(hello) if is_our_version else Refusal.WRONG_VERSION
+        refusal = self._judge(hello) if is_our_version else HelloRefusal.WRONG_VERSION
         silence_ms = self.config.silence_ms
         answer = HelloAnswer(refusal, self.me, silence_ms, hello.correlation_id)
-        if refusal is not Refusal.ACCEPTED:
+        if refusal is not HelloRefusal.ACCEPTED:
             transport.write(encode_hello_answer(answer))
             transport.close()
             return
@@ -221,12 +227,12 @@ class Links:
             link.open(hello.silence_ms)
         link.feed(rest)
 
-    def _judge(self, hello: Hello) -> Refusal:
+    def _judge(self, hello: PeerHello) -> HelloRefusal:
         peer = self._peers.get(hello.caller.node_id)
         refusal = judge(self.me, hello, peer.link_state if peer else None)
-        if refusal is Refusal.ACCEPTED and hello.purpose is Purpose.INTRODUCTION:
+        if refusal is HelloRefusal.ACCEPTED and hello.purpose is Purpose.INTRODUCTION:
             is_full = len(self._guests) >= self.config.introductions_max
-            return Refusal.TOO_MANY if is_full else refusal
+            return HelloRefusal.TOO_MANY if is_full else refusal
         return refusal
 
     # -- called by links --------------------------------------------------------------------------
@@ -243,7 +249,7 @@ class Links:
 
     def answered(self, link: Link, answer: HelloAnswer) -> None:
         answerer = answer.answerer
-        if answer.refusal is not Refusal.ACCEPTED:
+        if answer.refusal is not HelloRefusal.ACCEPTED:
             self._note_refusal(link, answer.refusal)
             link.end(f"refused: {answer.refusal.name}")
         elif answerer.node_id in self._cuts:
@@ -265,13 +271,17 @@ class Links:
             link.peer = answerer
             self._establish(link, answerer, answer.silence_ms)
 
-    def _note_refusal(self, link: Link, refusal: Refusal) -> None:
+    def _note_refusal(self, link: Link, refusal: HelloRefusal) -> None:
         """Logs each refusal once, since dialling is repeated."""
         peer = self._peers.get(link.origin.node_id) if link.origin.node_id is not None else None
-        if peer is not None and peer.refusal is not refusal and refusal is not Refusal.CROSSING:
+        if (
+            peer is not None
+            and peer.refusal is not refusal
+            and refusal is not HelloRefusal.CROSSING
+        ):
             peer.refusal = refusal
             # While a broker joins, some brokers learn of it sooner than others.
-            level = logging.INFO if refusal is Refusal.NOT_A_PEER else logging.WARNING
+            level = logging.INFO if refusal is HelloRefusal.NOT_A_PEER else logging.WARNING
             logger.log(level, "%s refused a link: %s", link, refusal.name)
 
     def _establish(self, link: Link, other: PeerIdentity, silence_ms: int) -> None:
@@ -284,7 +294,7 @@ class Links:
             greeting.end("the other side's connection is the link")
         peer.link = link
         peer.incarnation_id = other.incarnation_id
-        peer.refusal = Refusal.ACCEPTED
+        peer.refusal = HelloRefusal.ACCEPTED
         if peer.dialler is not None:
             peer.dialler.linked()
         logger.info("linked to %s", link)
@@ -339,7 +349,7 @@ class Links:
             raise PeerUnreachable(f"no link to node {node}")
         number, future = link.calls.begin(self.clock.monotonic() + timeout_seconds)
         try:
-            if not link.writer.add(Call(number, kind, body)):
+            if not link.writer.add(PeerCall(number, kind, body)):
                 raise PeerBusy(f"the send queue is full for node {node}")
             return await future
         finally:
@@ -349,7 +359,7 @@ class Links:
         """Sends a message without delivery guarantee."""
         link = self._link(node)
         if link is not None:
-            link.writer.add(Post(kind, body))
+            link.writer.add(PeerPost(kind, body))
 
     # -- state ------------------------------------------------------------------------------------
 

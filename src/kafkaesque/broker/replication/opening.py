@@ -12,7 +12,7 @@ from kafkaesque.broker.replication.entry_log import BatchPayload, EntryLog
 from kafkaesque.broker.replication.raft_journal import LogStart, RaftJournal
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.replica_set import ReplicaSet
-from kafkaesque.broker.replication.rules.owner import Owner
+from kafkaesque.broker.replication.rules.state_machine import StateMachine
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.model.ids import GroupId, MemberId, Offset
 from kafkaesque.records.batch import read_header
@@ -63,7 +63,7 @@ def open_replica(
     log: Log,
     first_members: Sequence[MemberId],
     replicas: ReplicaSet,
-    owner: Owner,
+    machine: StateMachine,
     config: RaftConfig,
     *,
     is_clean: bool,
@@ -74,7 +74,7 @@ def open_replica(
         replicas.journal.create(group, first_start(first_members))
     entries = EntryLog.open(group, log, replicas.journal, is_clean=is_clean)
     sync_found(entries, replicas.journal)
-    return new_replica(group, entries, replicas, owner, config, flush_messages=flush_messages)
+    return new_replica(group, entries, replicas, machine, config, flush_messages=flush_messages)
 
 
 def sync_found(entries: EntryLog, journal: RaftJournal) -> None:
@@ -88,11 +88,11 @@ def new_replica(
     group: GroupId,
     entries: EntryLog,
     replicas: ReplicaSet,
-    owner: Owner,
+    machine: StateMachine,
     config: RaftConfig,
     *,
     flush_messages: int,
 ) -> Replica:
     turns = Turns(replicas.member, group)
     raft = turns.raft = Raft(replicas.member, config, entries, turns, entries.restart())
-    return Replica(group, raft, entries, replicas, owner, flush_messages=flush_messages)
+    return Replica(group, raft, entries, replicas, machine, flush_messages=flush_messages)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from kafkaesque.broker.replication.rules.peer_codec import Answer, Call, Outcome
+from kafkaesque.broker.replication.rules.peer_codec import Outcome, PeerAnswer, PeerCall
 from kafkaesque.model.errors import InvariantBroken, KafkaError
 
 logger = logging.getLogger("kafkaesque.links")
@@ -63,7 +63,7 @@ class OutstandingCalls:
     def forget(self, number: int) -> None:
         self._calls.pop(number, None)
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: PeerAnswer) -> None:
         """Completes a call. An answer that came too late is ignored."""
         future, _ = self._calls.pop(answer.number, (None, 0.0))
         if future is None or future.done():
@@ -99,7 +99,7 @@ class CallServer:
     def __init__(
         self,
         count_max: int,
-        answer: Callable[[Answer], None],
+        answer: Callable[[PeerAnswer], None],
         fail: Callable[[BaseException], None],
     ) -> None:
         self._count_max = count_max
@@ -110,9 +110,9 @@ class CallServer:
         """Tasks created here from coroutines. A future that a handler returned is its own to
         cancel."""
 
-    def serve(self, call: Call, handle: Callable[[], bytes | Awaitable[bytes]]) -> None:
+    def serve(self, call: PeerCall, handle: Callable[[], bytes | Awaitable[bytes]]) -> None:
         if self._count >= self._count_max:
-            self._answer(Answer(call.number, Outcome.BUSY, b""))
+            self._answer(PeerAnswer(call.number, Outcome.BUSY, b""))
             return
         try:
             result = handle()
@@ -120,7 +120,7 @@ class CallServer:
             self._failed(call, error)
             return
         if isinstance(result, bytes):
-            self._answer(Answer(call.number, Outcome.DONE, result))
+            self._answer(PeerAnswer(call.number, Outcome.DONE, result))
             return
         future = asyncio.ensure_future(result)
         if future is not result:
@@ -133,25 +133,25 @@ class CallServer:
         for task in self._tasks:
             task.cancel()
 
-    def _done(self, call: Call, future: asyncio.Future[bytes]) -> None:
+    def _done(self, call: PeerCall, future: asyncio.Future[bytes]) -> None:
         self._count -= 1
         self._tasks.discard(future)
         if future.cancelled():
-            self._answer(Answer(call.number, Outcome.FAILED, b"cancelled"))
+            self._answer(PeerAnswer(call.number, Outcome.FAILED, b"cancelled"))
             return
         error = future.exception()
         if error is not None:
             self._failed(call, error)
         else:
-            self._answer(Answer(call.number, Outcome.DONE, future.result()))
+            self._answer(PeerAnswer(call.number, Outcome.DONE, future.result()))
 
-    def _failed(self, call: Call, error: BaseException) -> None:
+    def _failed(self, call: PeerCall, error: BaseException) -> None:
         if isinstance(error, KafkaError):
             # Callers expect and retry these refusals: no traceback for each.
             logger.debug("rejected a peer's call: kind=%d error=%s", call.kind, error)
         else:
             logger.warning("a peer's call failed: kind=%d", call.kind, exc_info=error)
         text = f"{type(error).__name__}: {error}"
-        self._answer(Answer(call.number, Outcome.FAILED, text.encode()))
+        self._answer(PeerAnswer(call.number, Outcome.FAILED, text.encode()))
         if isinstance(error, InvariantBroken):
             self._fail(error)

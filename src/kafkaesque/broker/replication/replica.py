@@ -2,18 +2,18 @@
 
 A leader appends a batch in one way, `append`:
 
-1. Raft is asked whether it would accept the batch: it leads, no transfer of leadership is under
-   way, and not too much is uncommitted.
-2. The batch is written to the log. If it cannot be written yet, it is held in memory and written by
+1. Check that Raft would accept the batch: it leads, no transfer of leadership is under way, and
+   not too much is uncommitted.
+2. Write the batch to the log. If it cannot be written yet, it is held in memory and written by
    a later Ready: because a control entry before it is not durable (`EntryLog.gate_position`), or
    because this disk is full while other members may have room.
-3. The batch is proposed at the end of this turn of the event loop, together with the others of the
+3. Propose the batch at the end of this turn of the event loop, together with the others of the
    turn. There is one exception: the only voter of a group commits a batch by writing it, unless a
    sync is due. Raft is informed of such batches before it does anything else (`_inform_raft`).
 
 Everything else comes out of Raft as a `Ready`. `process` takes Readies until there are none: it
-writes what is not in the log yet (docs/RAFT.md has the order), sends messages and calls the owner.
-A Ready waits
+writes what is not in the log yet (docs/RAFT.md has the order), sends messages and calls the state
+machine. A Ready waits
 
 - in the *backlog* until the gate is open and the disk has room; then
 - as a *sync token* until journal and log are synced as far as the Ready reached.
@@ -32,7 +32,7 @@ from typing import Protocol, cast
 from kafkaesque.broker.raft.core import Raft
 from kafkaesque.broker.raft.membership import MembershipChange
 from kafkaesque.broker.raft.messages import Append, InstallSnapshot, Message
-from kafkaesque.broker.raft.ready import Ready, Standing, Status
+from kafkaesque.broker.raft.ready import Leadership, Ready, Status
 from kafkaesque.broker.raft.types import (
     NO_INDEX,
     Entry,
@@ -46,8 +46,8 @@ from kafkaesque.broker.raft.types import (
 from kafkaesque.broker.replication.entry_log import BatchPayload, BatchRef, EntryLog
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.rules.entry_payload import Blob
-from kafkaesque.broker.replication.rules.owner import Owner
 from kafkaesque.broker.replication.rules.pending_readies import Backlog, SyncTokens, Unwritten
+from kafkaesque.broker.replication.rules.state_machine import StateMachine
 from kafkaesque.broker.storage.unsynced_tail import Share
 from kafkaesque.model.errors import (
     CorruptMessage,
@@ -70,7 +70,7 @@ IN_SYNC_LAG_ENTRIES_MAX = 1000
 
 
 class ReplicaHost(Protocol):
-    """What the replicas of a node share. Implemented by `ReplicaSet`."""
+    """The services of a node that its replicas share. Implemented by `ReplicaSet`."""
 
     @property
     def journal(self) -> RaftJournal: ...
@@ -105,15 +105,15 @@ class Replica:
         "_failure",
         "_host",
         "_is_ahead_of_raft",
-        "_owner",
+        "_machine",
         "_proposals",
         "_tokens",
         "entries",
         "flush_messages",
         "group",
         "is_leader",
+        "leadership",
         "raft",
-        "standing",
     )
 
     def __init__(
@@ -122,7 +122,7 @@ class Replica:
         raft: Raft,
         entries: EntryLog,
         host: ReplicaHost,
-        owner: Owner,
+        machine: StateMachine,
         *,
         flush_messages: int = 1,
     ) -> None:
@@ -132,8 +132,8 @@ class Replica:
         self.flush_messages = flush_messages
         """The log is synced when this many records are not; 1 syncs each batch before it counts."""
         self._host = host
-        self._owner = owner
-        self._set_standing(raft.standing)
+        self._machine = machine
+        self._set_leadership(raft.leadership)
         self._proposals: list[Proposal] = []
         """Appended in this turn. Proposed together at its end, or before any other call to Raft."""
         self._is_ahead_of_raft = False
@@ -142,18 +142,18 @@ class Replica:
         self._backlog = Backlog()
         self._tokens = SyncTokens()
         self._committed_index = NO_INDEX
-        """The owner has been notified up to here."""
+        """The state machine has been notified up to here."""
         self._controls: deque[tuple[LogIndex, bytes]] = deque(entries.pending_controls())
-        """The owner's control entries that it has not been notified of."""
+        """The state machine's control entries that it has not been notified of."""
         self._failure: StorageFailed | None = None
 
     # -- state -------------------------------------------------------------------------------------
 
-    def _set_standing(self, standing: Standing) -> None:
-        self.standing = standing
-        self.is_leader = standing.is_confirmed and standing.role is Role.LEADER
+    def _set_leadership(self, leadership: Leadership) -> None:
+        self.leadership = leadership
+        self.is_leader = leadership.is_confirmed and leadership.role is Role.LEADER
         """Leads a term in which an entry is committed, so it has everything that is committed. A
-        plain attribute: every request asks for it."""
+        plain attribute, because every request reads it."""
 
     @property
     def is_alone(self) -> bool:
@@ -191,8 +191,8 @@ class Replica:
     def append(self, records: memoryview, header: BatchHeader, now_ms: int) -> bool:
         """Write and replicate a batch that is stamped with `next_offset` and this leader's term.
 
-        Returns True if the batch is committed already. Otherwise the owner's `committed` reports
-        it. Raises NotLeaderOrFollower, NotEnoughReplicas or StorageFailed; then nothing has
+        Returns True if the batch is committed already. Otherwise the state machine's `committed`
+        reports it. Raises NotLeaderOrFollower, NotEnoughReplicas or StorageFailed; then nothing has
         changed.
         """
         is_committed_by_write = self._commits_by_write(header.next_offset)
@@ -216,10 +216,10 @@ class Replica:
             return False
         if not self._is_ahead_of_raft:
             is_idle = not self._proposals and self._is_gate_open and self.is_leader
-            # The owner must have been notified of all that Raft has committed: once ahead, this
-            # replica does not notify it of older entries any more.
+            # The state machine must have been notified of all that Raft has committed: once ahead,
+            # this replica does not notify it of older entries any more.
             is_notified = self.raft.commit_index <= self._committed_index
-            if not is_idle or not is_notified or not self.raft.may_append_alone:
+            if not is_idle or not is_notified or not self.raft.may_commit_as_sole_voter:
                 return False
             self._is_ahead_of_raft = True
         unsynced = end_offset - self.entries.log.synced_offset
@@ -248,12 +248,12 @@ class Replica:
         is_alone = self.is_alone
         payload = BatchPayload(records if is_alone else bytes(records), header)
         try:
-            written = self.entries.append_batch(index, self.standing.term, payload, now_ms)
+            written = self.entries.append_batch(index, self.leadership.term, payload, now_ms)
         except StorageFailed as error:
             self._wait_for_room(error)
             return self._hold(records, header)
-        # Without other members the caller gets its memory back: one that joins later is sent
-        # what the log has.
+        # Without other members the caller's memory is not kept: a member that joins later is sent
+        # batches from the log.
         return written if is_alone else payload
 
     def _hold(self, records: memoryview, header: BatchHeader) -> BatchPayload:
@@ -263,15 +263,14 @@ class Replica:
     def _wait_for_room(self, error: StorageFailed) -> None:
         """The disk is full. Raises `error` unless this replica may wait for room: a leader lets the
         others write meanwhile, and a follower waits if the node needs it."""
-        may_wait = self.standing.role is Role.LEADER or self._owner.waits_for_room
+        may_wait = self.leadership.role is Role.LEADER or self._machine.waits_for_room
         if self.is_alone or self.entries.log.failure is not None or not may_wait:
             raise error
         if self._backlog.refused(error):
             logger.warning("group %d waits for room: %s", self.group, error)
 
     def _touch(self) -> None:
-        """Have `process` called, because of anything but an append that was committed by its
-        write."""
+        """Schedule `process`, for any reason but an append that was committed by its write."""
         if self._is_ahead_of_raft:
             self._inform_raft()
         self._host.touch(self)
@@ -283,12 +282,12 @@ class Replica:
             self._is_ahead_of_raft = False
             if self.entries.last_index > self._committed_index:
                 self._committed_index = self.entries.last_index
-                self.raft.append_alone(self._committed_index)
+                self.raft.commit_as_sole_voter(self._committed_index)
         elif self._proposals:
             proposals, self._proposals = self._proposals, []
             self.raft.propose(proposals)
 
-    # -- requests of the owner ---------------------------------------------------------------------
+    # -- requests of the state machine -------------------------------------------------------------
 
     def propose_control(self, payload: bytes) -> LogIndex:
         """Replicate a fact about the group that takes no offset. Raises as `append` does."""
@@ -305,12 +304,12 @@ class Replica:
         self._touch()
         return index
 
-    def read_index(self, tell: Callable[[LogIndex], None]) -> None:
-        """Ask which index a linearizable read has to wait for. `process` calls `tell` once a
-        majority has confirmed this leader, and never if leadership is lost before: the owner's
-        `stands` reports that. Raises Refused."""
+    def read_index(self, reply: Callable[[LogIndex], None]) -> None:
+        """Request the index that a linearizable read has to wait for. `process` calls `reply` with it
+        once a majority has confirmed this leader, and never if leadership is lost before: the state
+        machine's `leadership_changed` reports that. Raises Refused."""
         self._inform_raft()
-        self.raft.read_index(tell)
+        self.raft.read_index(reply)
         self._touch()
 
     def transfer_leadership(self, target: MemberId) -> None:
@@ -367,8 +366,8 @@ class Replica:
             self._write()
         # A successor was asked to campaign and did not. The request may still arrive, so no lease
         # is safe for the rest of the term; a new term is better than a leader that may not serve.
-        is_forsaken = self.raft.has_handed_over and not self.raft.is_transferring
-        if self._is_disk_too_slow() or is_forsaken:
+        is_transfer_abandoned = self.raft.has_handed_over and not self.raft.is_transferring
+        if self._is_disk_too_slow() or is_transfer_abandoned:
             self.raft.resign()
             is_due = True
         if is_due:
@@ -405,14 +404,14 @@ class Replica:
             if ready.is_only_messages:
                 # Sending changes nothing here, so there is no further Ready. Most are heartbeats.
                 break
-        if self.standing.role is Role.LEADER and self._failure is None:
+        if self.leadership.role is Role.LEADER and self._failure is None:
             # A majority of others may have on disk what this node has not, and no Ready says so.
             self._notify_committed(min(self.raft.commit_index, self.entries.last_index))
 
     def _handle(self, ready: Ready) -> None:
-        if ready.standing is not None:
-            self._set_standing(ready.standing)
-            if ready.standing.role is not Role.LEADER:
+        if ready.leadership is not None:
+            self._set_leadership(ready.leadership)
+            if ready.leadership.role is not Role.LEADER:
                 self._backlog.held_end_offset = Offset(0)
         if ready.token is not None:
             self._backlog.readies.append(Unwritten(ready))
@@ -421,9 +420,9 @@ class Replica:
             self._send(message)
         if ready.committed is not None:
             self.raft.applied(ready.committed.last)
-        if ready.standing is not None:
-            self._owner.stands(ready.standing)
-        if self.standing.role is Role.LEADER:
+        if ready.leadership is not None:
+            self._machine.leadership_changed(ready.leadership)
+        if self.leadership.role is Role.LEADER:
             self._notify_committed(min(ready.commit_index, self.entries.last_index))
         elif ready.committed is not None:
             self._notify_committed(ready.committed.last)
@@ -433,9 +432,9 @@ class Replica:
     def _notify_committed(self, index: LogIndex) -> None:
         if index > self._committed_index:
             self._committed_index = index
-            self._owner.committed(index, self.entries.end_offset_of(index))
+            self._machine.committed(index, self.entries.end_offset_of(index))
             while self._controls and self._controls[0][0] <= index:
-                self._owner.control(self._controls.popleft()[1])
+                self._machine.control(self._controls.popleft()[1])
 
     def _send(self, message: Message) -> None:
         blobs: Sequence[Blob] = ()
@@ -502,14 +501,14 @@ class Replica:
             journal.save_hard_state(self.group, ready.hard_state)
         if ready.snapshot is not None:
             try:
-                self._owner.installing(ready.snapshot)
+                self._machine.installing(ready.snapshot)
             except StorageFailed as error:
                 self._wait_for_room(error)
                 return False
             self.entries.install(ready.snapshot)
             self._committed_index = ready.snapshot.index
             self._tokens.clip(self.entries.log.log_end_offset)
-            self._owner.installed(ready.snapshot)
+            self._machine.installed(ready.snapshot)
         if ready.truncate_from is not None and ready.truncate_from <= self.entries.last_index:
             self._cut_from(ready.truncate_from)
         return True
@@ -520,9 +519,9 @@ class Replica:
         except StorageFailed as error:
             self._wait_for_room(error)
             return False
-        if entry.term != self.standing.term or self.standing.role is not Role.LEADER:
-            # The owner appended this leadership's own batches itself.
-            self._owner.appended(payload.header)
+        if entry.term != self.leadership.term or self.leadership.role is not Role.LEADER:
+            # The state machine appended this leadership's own batches itself.
+            self._machine.appended(payload.header)
         return True
 
     def _cut_superseded(self, entry: Entry) -> None:
@@ -536,7 +535,7 @@ class Replica:
         while self._controls and self._controls[-1][0] >= index:
             self._controls.pop()
         self._tokens.clip(self.entries.log.log_end_offset)
-        self._owner.cut(end_offset)
+        self._machine.cut(end_offset)
 
     # -- syncs -------------------------------------------------------------------------------------
 
@@ -587,17 +586,17 @@ class Replica:
         self._fail(error)
 
     def _fail(self, error: StorageFailed) -> None:
-        """What the disk holds is unknown now: hand over leadership and stay silent."""
+        """Hand over leadership and stay silent: the content of the disk is unknown now."""
         if self._failure is not None:
             return
         self._failure = error
         self._inform_raft()
         self._proposals.clear()
-        self._owner.failed(error)
+        self._machine.failed(error)
         self.raft.storage_failed()
         while (ready := self.raft.ready()) is not None:
             for message in ready.messages:
                 self._send(message)
-            if ready.standing is not None:
-                self._set_standing(ready.standing)
-                self._owner.stands(ready.standing)
+            if ready.leadership is not None:
+                self._set_leadership(ready.leadership)
+                self._machine.leadership_changed(ready.leadership)

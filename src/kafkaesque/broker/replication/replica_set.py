@@ -44,7 +44,7 @@ EARLY_MESSAGES_MAX = 20_000
 EARLY_KEPT_TICKS = 50
 
 
-class Outbox(Protocol):
+class PeerOutbox(Protocol):
     def send(
         self, node: NodeId, group: GroupId, message: Message, blobs: Sequence[Blob]
     ) -> None: ...
@@ -104,7 +104,7 @@ class ReplicaSet:
         "prefixes",
     )
 
-    outbox: Outbox
+    outbox: PeerOutbox
     """Set before the first group is added."""
     prefixes: Prefixes
     """Likewise, where logs are compacted: only then can a peer need a folded prefix."""
@@ -219,7 +219,7 @@ class ReplicaSet:
         )
         return held > len(voters) // 2
 
-    def spoke_at(self) -> float:
+    def heartbeats_since(self) -> float:
         """Every awake group led here has sent a heartbeat to its members since this time: it does so
         every few ticks and with the first tick of its term. (Sleeping groups rely on no clock.)"""
         return self._ticks.times[0]
@@ -276,7 +276,7 @@ class ReplicaSet:
     def dropped(self, node: NodeId) -> None:
         """Messages to `node` were dropped on this side: the groups led here send again."""
         for replica in self:
-            if replica.standing.role is Role.LEADER:
+            if replica.leadership.role is Role.LEADER:
                 for member in replica.membership.nodes:
                     if node_of(member) == node:
                         replica.peer_unreachable(member)

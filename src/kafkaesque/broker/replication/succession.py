@@ -43,7 +43,7 @@ class Succession:
         """Make the groups that `node` led elect another leader."""
         by_turn: dict[tuple[int, int], list[Replica]] = {}
         for replica in self._replicas:
-            leader = replica.standing.leader_id
+            leader = replica.leadership.leader_id
             if leader is not None and node_of(leader) == node:
                 left = [member for member in replica.membership.voters if member != leader]
                 if self._replicas.member in left:
@@ -66,7 +66,7 @@ class Succession:
     def _is_orphan(self, replica: Replica, node: NodeId, is_last: bool) -> bool:
         """Whether no live node leads it. A running election is left alone, but not in the last round:
         two candidates may have kept each other from winning."""
-        role, _, leader, _ = replica.standing
+        role, _, leader, _ = replica.leadership
         if role is Role.LEADER or (role is Role.CANDIDATE and not is_last):
             return False
         is_led = leader is not None and node_of(leader) != node

@@ -229,7 +229,7 @@ class BrokerCollector(Collector):
         terms = led = 0
         lag: dict[MemberId, int] = {}
         for replica in replicas:
-            terms += replica.standing.term
+            terms += replica.leadership.term
             if replica.is_leader:
                 led += 1
                 _note_lag(lag, replica.status())

@@ -28,9 +28,9 @@ class PeerInbox:
         "_cluster",
         "_services",
         "dropped",
+        "heartbeats_since",
         "raft_message",
         "reachable",
-        "spoke_at",
         "unreachable",
     )
 
@@ -44,7 +44,7 @@ class PeerInbox:
         they are built on the links, whose inbox this is; called once messages arrive."""
         self.raft_message = replicas.step
         self.dropped = replicas.dropped
-        self.spoke_at = replicas.spoke_at
+        self.heartbeats_since = replicas.heartbeats_since
         self.reachable = cluster.reachable
         self.unreachable = cluster.unreachable
         self._cluster = cluster

@@ -14,7 +14,10 @@ from typing import Final, Protocol
 
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.rules.admission import Appended
-from kafkaesque.broker.partitions.rules.open_transactions import Guard, RefusedByCoordinator
+from kafkaesque.broker.partitions.rules.open_transactions import (
+    RefusedByCoordinator,
+    VerificationGuard,
+)
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import ProducerId, ProducerIdentity, TopicPartition
 from kafkaesque.records.batch import BatchHeader, read_header
@@ -136,7 +139,12 @@ class TransactionalRequest:
         return await appended if isinstance(appended, asyncio.Task) else appended
 
     async def _verified(
-        self, partition: Partition, header: BatchHeader, guard: Guard | None, *, alone: bool
+        self,
+        partition: Partition,
+        header: BatchHeader,
+        guard: VerificationGuard | None,
+        *,
+        alone: bool,
     ) -> bool:
         """Returns whether the coordinator has confirmed the transaction, and no marker arrived
         meanwhile."""
@@ -179,7 +187,7 @@ class TransactionalRequest:
         return codes
 
 
-def _hold(partition: Partition, header: BatchHeader) -> Guard | None:
+def _hold(partition: Partition, header: BatchHeader) -> VerificationGuard | None:
     """Returns a guard; None if the transaction is already open here."""
     producers = partition.producers
     if not producers.needs_guard(header.producer_id, header.producer_epoch):

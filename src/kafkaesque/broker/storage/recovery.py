@@ -74,7 +74,7 @@ def recover(directory: str, config: LogConfig, files: OpenFiles, *, clean: bool)
         segment = Segment(directory, SegmentFacts(_FIRST_OFFSET))
         start = _FIRST_OFFSET
         return Recovered([segment], start, start, start, LeaderEpochs(), True, False)
-    return _Recovery(directory, config, files).run(structure, point)
+    return _LogRecovery(directory, config, files).run(structure, point)
 
 
 def _load_sync_point(directory: str, calls: SystemCalls) -> SyncPoint | None:
@@ -126,7 +126,7 @@ def _open_clean(
     return Recovered(segments, start, end, end, epochs, False, False, structure.cleaned)
 
 
-class _Recovery:
+class _LogRecovery:
     """One recovery of one log after a crash."""
 
     def __init__(self, directory: str, config: LogConfig, files: OpenFiles) -> None:

@@ -94,7 +94,7 @@ class BrokerTransactions:
         partition.check_serves()
         return partition
 
-    def standing_changed(self) -> None:
+    def leadership_changed(self) -> None:
         """As in CoordinatorRuntime: a new term needs a new shard."""
         partition = self._partitions.get(self._group)
         leads = partition is not None and partition.leads
@@ -108,7 +108,7 @@ class BrokerTransactions:
             )
 
     def _hosting(self) -> TransactionShard:
-        self.standing_changed()
+        self.leadership_changed()
         if self.host is None:
             raise NotCoordinator("This is not the correct coordinator.")
         return self.host

@@ -14,7 +14,7 @@ from kafkaesque.broker.cluster.rules.commands import decode_command, encode_comm
 from kafkaesque.broker.cluster.rules.controller import Controller, Decision
 from kafkaesque.broker.cluster.rules.dynamic_config import DynamicConfig
 from kafkaesque.broker.cluster.rules.tables import Tables
-from kafkaesque.broker.raft.ready import Standing
+from kafkaesque.broker.raft.ready import Leadership
 from kafkaesque.broker.raft.types import NO_TERM, LogIndex, Role, Snapshot
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.storage.log import Log
@@ -33,7 +33,7 @@ _SETTINGS = DynamicConfig(BrokerConfig())
 
 
 class SimulatedController:
-    """Owner of the replica of group 0."""
+    """The state machine of group 0."""
 
     replica: Replica
     """Set right after construction."""
@@ -59,8 +59,8 @@ class SimulatedController:
 
     # Callbacks of the replica
 
-    def stands(self, standing: Standing) -> None:
-        if standing.role is not Role.LEADER and self._waiting is not None:
+    def leadership_changed(self, leadership: Leadership) -> None:
+        if leadership.role is not Role.LEADER and self._waiting is not None:
             _, reply = self._waiting
             self._waiting = None
             reply(ProduceResult(ProduceOutcome.UNKNOWN, None, "no longer leader"))
@@ -125,7 +125,7 @@ class SimulatedController:
         now_ms = self._clock.wall_ms()
         records = [Record(Offset(0), now_ms, None, value) for value in values]
         batch = encode_batch(records)
-        offset, epoch = self.replica.next_offset, LeaderEpoch(self.replica.standing.term)
+        offset, epoch = self.replica.next_offset, LeaderEpoch(self.replica.leadership.term)
         header = stamp(batch, read_header(batch), offset, epoch)
         self.replica.append(memoryview(batch), header, now_ms)
         return header
@@ -133,5 +133,5 @@ class SimulatedController:
     def _new_topic_id(self) -> UUID:
         """Deterministic: the same run gives the same ids, and different topics get different ids."""
         self._topics_made += 1
-        term = self.replica.standing.term
+        term = self.replica.leadership.term
         return UUID(int=term << 64 | self.applied_offset << 16 | self._topics_made)

@@ -141,7 +141,7 @@ class Observer:
         if (
             state.leader_id == view.member
             and state.term not in view.group.leaders
-            and view.raft.standing.role is Role.LEADER
+            and view.raft.leadership.role is Role.LEADER
         ):
             view.group.leaders[state.term] = view.member
             for checker in self.checkers:

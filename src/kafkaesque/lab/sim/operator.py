@@ -80,7 +80,7 @@ class Operator:
             replica = node.replicas.get(group) if node.replicas is not None else None
             if not node.is_responsive or replica is None or not replica.is_leader:
                 continue
-            if found is None or replica.standing.term > found[1].standing.term:
+            if found is None or replica.leadership.term > found[1].leadership.term:
                 found = node, replica
         return found
 

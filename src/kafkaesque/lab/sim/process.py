@@ -23,8 +23,8 @@ from kafkaesque.broker.replication.entry_log import EntryLog
 from kafkaesque.broker.replication.opening import first_start, sync_found
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica import Replica
-from kafkaesque.broker.replication.replica_set import Outbox, ReplicaSet
-from kafkaesque.broker.replication.rules.owner import Owner
+from kafkaesque.broker.replication.replica_set import PeerOutbox, ReplicaSet
+from kafkaesque.broker.replication.rules.state_machine import StateMachine
 from kafkaesque.broker.replication.succession import Succession
 from kafkaesque.broker.replication.sync_journal import SyncJournal
 from kafkaesque.broker.replication.sync_journal_recovery import recover_sync_journal
@@ -99,7 +99,7 @@ class SimulationSetting:
     """Sends transaction requests from node to node."""
 
 
-class ProcessHost(Outbox, Protocol):
+class ProcessHost(PeerOutbox, Protocol):
     """The node that runs the process."""
 
     node_id: NodeId
@@ -184,8 +184,8 @@ class SimulatedProcess:
         observer.opened(view)
         entries.witness = LogWitness(observer, view, journal)
 
-        def new_replica(owner: Owner) -> Replica:
-            return Replica(group, raft, entries, self.replicas, owner)
+        def new_replica(machine: StateMachine) -> Replica:
+            return Replica(group, raft, entries, self.replicas, machine)
 
         if group == CONTROLLER_GROUP:
             self.controller = self._new_controller(group, entries)
@@ -209,13 +209,15 @@ class SimulatedProcess:
         )
 
     def _new_partition(
-        self, group: GroupId, entries: EntryLog, new_replica: Callable[[Owner], Replica]
+        self, group: GroupId, entries: EntryLog, new_replica: Callable[[StateMachine], Replica]
     ) -> Partition:
         node = self._node
         restart = entries.restart()
         committed = max(restart.commit_index, restart.applied_index)
         moved = self._coordinator_moved if group == node.setting.coordinator else None
-        standings = _Standings(lambda error: self._storage_failed(group, error), moved)
+        leadership_changes = _LeadershipChanges(
+            lambda error: self._storage_failed(group, error), moved
+        )
         loop = as_event_loop(SimulatedLoop(node))
         return Partition(
             TopicPartition(TOPIC, PartitionIndex(group)),
@@ -223,13 +225,13 @@ class SimulatedProcess:
             load_producers(entries),
             TOPIC_CONFIG,
             entries.end_offset_of(committed),
-            Environment(loop, node.clock, self.replicas, standings, True, "basic"),
+            Environment(loop, node.clock, self.replicas, leadership_changes, True, "basic"),
             new_replica,
         )
 
     def _coordinator_moved(self) -> None:
         if self.transactions is not None:
-            self._node.later(0, self.transactions.standing_changed)
+            self._node.later(0, self.transactions.leadership_changed)
 
     # Links
 
@@ -297,7 +299,7 @@ class SimulatedProcess:
             raise InvariantViolation("nothing is damaged by itself", text)
 
 
-class _Standings(Changes[Partition]):
+class _LeadershipChanges(Changes[Partition]):
     """Handles partition failures, as the node's supervisor does, and leadership changes of the
     coordinator's partition."""
 

@@ -70,7 +70,7 @@ def quorum_info(status: Status, tables: Tables, now_ms: TimestampMs) -> QuorumIn
     voters = status.membership.voters
     return QuorumInfo(
         leader_id=node_of(status.node_id),
-        epoch=status.standing.term,
+        epoch=status.leadership.term,
         high_watermark=Offset(status.commit_index + 1),
         voters=tuple(map(described, voters)),
         observers=tuple(map(described, status.membership.learners)),

@@ -40,12 +40,12 @@ GUARDS_MAX = 10_000
 producer ids cannot exhaust memory."""
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedTxn(NamedTuple):
     producer_id: ProducerId
     first_offset: Offset
 
 
-class Guard:
+class VerificationGuard:
     """Permission to begin a transaction here, held while the coordinator verifies it.
 
     A marker revokes it: a batch that was verified before the transaction ended must not be appended
@@ -83,15 +83,13 @@ class AbortedIndex:
         self._last.append(last)
         self._stable.append(stable)
 
-    def between(self, offset: Offset, end_offset: Offset) -> list[AbortedTransaction]:
+    def between(self, offset: Offset, end_offset: Offset) -> list[AbortedTxn]:
         """Returns the transactions that overlap [offset, end_offset)."""
         found = []
         for number in range(bisect_left(self._last, offset), len(self._last)):
             if self._first[number] < end_offset:
                 found.append(
-                    AbortedTransaction(
-                        ProducerId(self._producers[number]), Offset(self._first[number])
-                    )
+                    AbortedTxn(ProducerId(self._producers[number]), Offset(self._first[number]))
                 )
             if self._stable[number] >= end_offset:
                 break
@@ -116,7 +114,7 @@ class AbortedIndex:
         return list(zip(self._producers, self._first, self._last, self._stable, strict=True))
 
 
-class Snapshot(msgspec.Struct, array_like=True):
+class OpenTransactionsSnapshot(msgspec.Struct, array_like=True):
     """(producer id, first offset), (marker's offset, first offset), rows of the aborted index."""
 
     open: list[tuple[int, int]] = []
@@ -135,7 +133,7 @@ class OpenTransactions:
         self._ended: deque[tuple[Offset, Offset]] = deque()
         """(offset of the marker, first offset) of transactions whose marker may not be committed
         yet."""
-        self._guards: dict[ProducerId, Guard] = {}
+        self._guards: dict[ProducerId, VerificationGuard] = {}
         self.aborted = AbortedIndex()
 
     def __len__(self) -> int:
@@ -181,26 +179,28 @@ class OpenTransactions:
 
     # -- verification -------------------------------------------------------------------------
 
-    def guard(self, producer_id: ProducerId, epoch: ProducerEpoch, sequence: int) -> Guard:
+    def guard(
+        self, producer_id: ProducerId, epoch: ProducerEpoch, sequence: int
+    ) -> VerificationGuard:
         """Returns the guard of the producer's epoch, to be held while the coordinator verifies it.
         All batches of the epoch share it. An older epoch gets a guard that is not registered: a
         late batch must not revoke its successor's guard."""
         known = self._guards.get(producer_id)
         if known is not None and known.epoch > epoch:
-            return Guard(epoch, sequence)
+            return VerificationGuard(epoch, sequence)
         if known is not None and known.epoch == epoch:
             known.lowest_sequence = min(known.lowest_sequence, sequence)
             return known
         if known is None and len(self._guards) >= GUARDS_MAX:
             del self._guards[next(iter(self._guards))]
-        new = self._guards[producer_id] = Guard(epoch, sequence)
+        new = self._guards[producer_id] = VerificationGuard(epoch, sequence)
         return new
 
-    def holds(self, producer_id: ProducerId, guard: Guard) -> bool:
+    def holds(self, producer_id: ProducerId, guard: VerificationGuard) -> bool:
         """Returns whether the guard was not revoked."""
         return self._guards.get(producer_id) is guard
 
-    def release(self, producer_id: ProducerId, guard: Guard) -> None:
+    def release(self, producer_id: ProducerId, guard: VerificationGuard) -> None:
         """Revokes the guard after the coordinator rejected the transaction. Others that share it
         must verify again."""
         if self._guards.get(producer_id) is guard:
@@ -219,15 +219,15 @@ class OpenTransactions:
         found._open = {one: first for one, first in self._open.items() if first < offset}
         return found
 
-    def snapshot(self) -> Snapshot:
-        return Snapshot(
+    def snapshot(self) -> OpenTransactionsSnapshot:
+        return OpenTransactionsSnapshot(
             [(int(producer_id), int(first)) for producer_id, first in self._open.items()],
             [(int(marker), int(first)) for marker, first in self._ended],
             self.aborted.rows(),
         )
 
     @classmethod
-    def restore(cls, saved: Snapshot) -> OpenTransactions:
+    def restore(cls, saved: OpenTransactionsSnapshot) -> OpenTransactions:
         restored = cls()
         for producer_id, first in saved.open:
             restored._open[ProducerId(producer_id)] = Offset(first)

@@ -16,10 +16,10 @@ import msgspec
 
 from kafkaesque.broker.partitions.rules.markers import Marker
 from kafkaesque.broker.partitions.rules.open_transactions import (
-    Guard,
     OpenTransactions,
-    Snapshot,
+    OpenTransactionsSnapshot,
     TransactionCoordinatorFenced,
+    VerificationGuard,
 )
 from kafkaesque.model.errors import (
     InvalidProducerEpoch,
@@ -75,13 +75,13 @@ class _Idle(NamedTuple):
     since_ms: int
 
 
-class _Snapshot(msgspec.Struct, array_like=True):
+class _ProducersSnapshot(msgspec.Struct, array_like=True):
     """(producer id, epoch, last seen, [(first sequence, last sequence, base offset,
     timestamp)])."""
 
     producers: list[tuple[int, int, int, list[tuple[int, int, int, int]]]]
     coordinator_epochs: dict[int, int] = {}
-    transactions: Snapshot = msgspec.field(default_factory=Snapshot)
+    transactions: OpenTransactionsSnapshot = msgspec.field(default_factory=OpenTransactionsSnapshot)
     is_of_start: bool = False
     """It holds only what the log lacks if the log begins at this offset, and nothing else."""
 
@@ -92,13 +92,13 @@ class ProducerTable:
     `saved_offset` is the offset of the newest snapshot. A restart folds the headers after it.
     """
 
-    __slots__ = ("_idle", "_producers", "saved_offset", "sent_away_s", "transactions")
+    __slots__ = ("_idle", "_producers", "retriable_error_s", "saved_offset", "transactions")
 
     def __init__(self, saved_offset: Offset) -> None:
         self._producers: dict[ProducerId, Producer] = {}
         self._idle: dict[ProducerId, _Idle] = {}
         self.saved_offset = saved_offset
-        self.sent_away_s = 0.0
+        self.retriable_error_s = 0.0
         """When a batch that its producer will retry was last rejected; 0 if never. Monotonic."""
         self.transactions = OpenTransactions()
 
@@ -116,7 +116,9 @@ class ProducerTable:
         known = self._producers.get(producer_id)
         return None if known is None or not known.batches else known.batches[-1].base_offset
 
-    def judge(self, header: BatchHeader, guard: Guard | None = None) -> WrittenBatch | None:
+    def judge(
+        self, header: BatchHeader, guard: VerificationGuard | None = None
+    ) -> WrittenBatch | None:
         """Returns None if the batch may be appended, or the earlier batch if it is a retry of one.
 
         Raises InvalidProducerEpoch for a fenced producer, OutOfOrderSequence for a gap, and
@@ -142,9 +144,9 @@ class ProducerTable:
         """Returns whether an unknown producer starts with a later batch while its first was
         rejected."""
         is_late = header.base_sequence != 0 and header.producer_id not in self._producers
-        return is_late and self.was_sent_away(now_s)
+        return is_late and self.had_retriable_error(now_s)
 
-    def was_sent_away(self, now_s: float) -> bool:
+    def had_retriable_error(self, now_s: float) -> bool:
         """Returns whether a batch was rejected so recently that batches sent after it may still
         arrive.
 
@@ -153,7 +155,7 @@ class ProducerTable:
         retriable error, it goes back to the batch that failed first. (Found by `fault run
         rolling-restart`, where a leader that hands over rejects batches for a moment.)
         """
-        return self.sent_away_s > 0 and now_s - self.sent_away_s < PIPELINE_SECONDS
+        return self.retriable_error_s > 0 and now_s - self.retriable_error_s < PIPELINE_SECONDS
 
     def needs_guard(self, producer_id: ProducerId, epoch: ProducerEpoch) -> bool:
         """Returns whether a transactional batch would be the first of a transaction in this
@@ -166,7 +168,7 @@ class ProducerTable:
         )
 
     def check_writer(
-        self, producer_id: ProducerId, epoch: ProducerEpoch, guard: Guard | None
+        self, producer_id: ProducerId, epoch: ProducerEpoch, guard: VerificationGuard | None
     ) -> None:
         """Checks whether a coordinator may write here in a producer's transaction. Raises as
         `judge` does."""
@@ -179,12 +181,14 @@ class ProducerTable:
         if self.needs_guard(producer_id, epoch):
             self._check_guard(producer_id, guard)
 
-    def _check_guard(self, producer_id: ProducerId, guard: Guard | None) -> Guard:
+    def _check_guard(
+        self, producer_id: ProducerId, guard: VerificationGuard | None
+    ) -> VerificationGuard:
         if guard is None or not self.transactions.holds(producer_id, guard):
             raise InvalidTransactionState("Record was not part of an ongoing transaction")
         return guard
 
-    def _judge_transaction(self, header: BatchHeader, guard: Guard | None) -> None:
+    def _judge_transaction(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
         producer_id = header.producer_id
         if not header.is_transactional:
             if self.transactions.first_offset(producer_id) is not None:
@@ -346,7 +350,7 @@ class ProducerTable:
             if known.coordinator_epoch != NO_COORDINATOR
         }
         return msgspec.msgpack.encode(
-            _Snapshot(rows, coordinator_epochs, self.transactions.snapshot(), is_of_start)
+            _ProducersSnapshot(rows, coordinator_epochs, self.transactions.snapshot(), is_of_start)
         )
 
     @classmethod
@@ -356,7 +360,7 @@ class ProducerTable:
         """Decodes a `snapshot`; None if it is useless for a log that starts at `start_offset`.
         Raises msgspec.DecodeError if the bytes are invalid."""
         table = cls(saved_offset)
-        saved = msgspec.msgpack.decode(data, type=_Snapshot)
+        saved = msgspec.msgpack.decode(data, type=_ProducersSnapshot)
         if saved.is_of_start and start_offset < saved_offset:
             return None
         table.transactions = OpenTransactions.restore(saved.transactions)

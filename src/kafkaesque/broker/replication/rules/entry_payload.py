@@ -112,8 +112,8 @@ def stored_control(entry: ControlEntry) -> Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerState:
-    """An owner's state after the entries up to `index`, for owners whose state fits in a few
+class MachineState:
+    """A state machine's state after the entries up to `index`, if it fits in a few
     bytes."""
 
     index: LogIndex
@@ -123,6 +123,7 @@ class OwnerState:
 class _State(msgspec.Struct, frozen=True):
     offset: Offset
     owner: bytes = b""
+    """The state machine's part. The field's name is part of the format."""
     first_offset: Offset = NO_OFFSET
     """The offset of the first batch before `offset`; -1 if there are none."""
 
@@ -130,9 +131,9 @@ class _State(msgspec.Struct, frozen=True):
 _decode_state = msgspec.msgpack.Decoder(_State).decode
 
 
-def encode_state(offset: Offset, owner: bytes, first_offset: Offset = NO_OFFSET) -> bytes:
+def encode_state(offset: Offset, machine: bytes, first_offset: Offset = NO_OFFSET) -> bytes:
     is_kept = 0 <= first_offset < offset
-    return msgspec.msgpack.encode(_State(offset, owner, first_offset if is_kept else NO_OFFSET))
+    return msgspec.msgpack.encode(_State(offset, machine, first_offset if is_kept else NO_OFFSET))
 
 
 def kept_range(snapshot: Snapshot) -> tuple[Offset, Offset]:
@@ -142,8 +143,8 @@ def kept_range(snapshot: Snapshot) -> tuple[Offset, Offset]:
     return (state.offset if state.first_offset < 0 else state.first_offset), state.offset
 
 
-def owner_data(snapshot: Snapshot) -> bytes:
-    """Returns the owner's part of a snapshot's state."""
+def machine_data(snapshot: Snapshot) -> bytes:
+    """Returns the state machine's part of a snapshot's state."""
     return _state_of(snapshot).owner
 
 

@@ -99,59 +99,59 @@ class GroupFacts:
         return copy
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True):
+class JournalRecord(msgspec.Struct, frozen=True, array_like=True):
     """One change of one group's facts. Tags and fields are part of the disk format and must not
     change."""
 
     group: GroupId
 
 
-class Created(Record, frozen=True, array_like=True, tag=1):
+class Created(JournalRecord, frozen=True, array_like=True, tag=1):
     """A new, empty group."""
 
     start: LogStart
 
 
-class HardStateSaved(Record, frozen=True, array_like=True, tag=2):
+class HardStateSaved(JournalRecord, frozen=True, array_like=True, tag=2):
     term: Term
     vote: MemberId | None
 
 
-class ControlSaved(Record, frozen=True, array_like=True, tag=3):
+class ControlSaved(JournalRecord, frozen=True, array_like=True, tag=3):
     entry: ControlEntry
 
 
-class ControlCut(Record, frozen=True, array_like=True, tag=4):
+class ControlCut(JournalRecord, frozen=True, array_like=True, tag=4):
     """Control entries from `index` on are void."""
 
     index: LogIndex
 
 
-class StartMoved(Record, frozen=True, array_like=True, tag=5):
+class StartMoved(JournalRecord, frozen=True, array_like=True, tag=5):
     start: LogStart
 
 
-class Reset(Record, frozen=True, array_like=True, tag=6):
+class Reset(JournalRecord, frozen=True, array_like=True, tag=6):
     """The whole log is replaced by a start. Vote and term are kept."""
 
     start: LogStart
     is_pending: bool
 
 
-class ResetDone(Record, frozen=True, array_like=True, tag=7):
+class ResetDone(JournalRecord, frozen=True, array_like=True, tag=7):
     """The log was emptied."""
 
 
-class CommitSaved(Record, frozen=True, array_like=True, tag=8):
+class CommitSaved(JournalRecord, frozen=True, array_like=True, tag=8):
     index: LogIndex
 
 
-class Closed(Record, frozen=True, array_like=True, tag=9):
+class Closed(JournalRecord, frozen=True, array_like=True, tag=9):
     last_index: LogIndex
     end_offset: Offset
 
 
-class Forgotten(Record, frozen=True, array_like=True, tag=10):
+class Forgotten(JournalRecord, frozen=True, array_like=True, tag=10):
     """The group is no longer on this node."""
 
 

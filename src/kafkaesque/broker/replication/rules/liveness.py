@@ -7,8 +7,8 @@ peer silent before it has read what arrived meanwhile.
 A lease counts from a ping only as far as the peer has received heartbeats of the groups that we
 lead: a peer that answers a ping will not vote for another leader for a while after the last
 *heartbeat* before that ping, and heartbeats are sent by ticks. So a ping counts from at most
-`speech_seconds` after all members were last sent a heartbeat, however busy this process was in
-between, and whatever was dropped because the queue was full.
+`heartbeat_age_max_seconds` after all members were last sent a heartbeat, however busy this process
+was in between, and whatever was dropped because the queue was full.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Liveness:
     __slots__ = (
         "_dropped_at",
         "_gap_since",
+        "_heartbeat_age_max_seconds",
         "_last_ping",
         "_last_received",
         "_last_stamp",
@@ -34,7 +35,6 @@ class Liveness:
         "_pulses",
         "_pulses_max",
         "_silence_seconds",
-        "_speech_seconds",
         "lease_until",
         "round_trip_seconds",
     )
@@ -45,10 +45,10 @@ class Liveness:
         silence_seconds: float,
         pulse_seconds: float,
         margin_seconds: float,
-        speech_seconds: float,
+        heartbeat_age_max_seconds: float,
     ) -> None:
         self._silence_seconds = silence_seconds
-        self._speech_seconds = speech_seconds
+        self._heartbeat_age_max_seconds = heartbeat_age_max_seconds
         self._margin_seconds = margin_seconds
         self._lease_seconds = 0.0
         # The first pulse may come immediately after something was received.
@@ -84,25 +84,26 @@ class Liveness:
         silent_seconds = now - self._last_received
         return self._pulses >= self._pulses_max and silent_seconds >= self._silence_seconds
 
-    def ping(self, now: float, spoke_at: float = inf) -> int:
+    def ping(self, now: float, heartbeats_since: float = inf) -> int:
         """Returns the stamp of a ping that is sent now: the time from which its answer gives a
-        lease. Every group that we lead has sent heartbeats to its members since `spoke_at`."""
-        if spoke_at > self._dropped_at:
+        lease. Every group that we lead has sent heartbeats to its members since
+        `heartbeats_since`."""
+        if heartbeats_since > self._dropped_at:
             self._gap_since = inf
         self._last_ping = now
-        since = min(self._counts_from(now, spoke_at), self._gap_since)
+        since = min(self._counts_from(now, heartbeats_since), self._gap_since)
         self._last_stamp = max(self._last_stamp, int(since * _STAMPS_PER_SECOND))
         return self._last_stamp
 
-    def dropped(self, now: float, spoke_at: float = inf) -> None:
+    def dropped(self, now: float, heartbeats_since: float = inf) -> None:
         """Records that a message, perhaps a heartbeat, was dropped because the queue was full.
         Until all members have been sent heartbeats again, no ping counts from later than it would
         have now."""
-        self._gap_since = min(self._gap_since, self._counts_from(now, spoke_at))
+        self._gap_since = min(self._gap_since, self._counts_from(now, heartbeats_since))
         self._dropped_at = now
 
-    def _counts_from(self, now: float, spoke_at: float) -> float:
-        return min(now, spoke_at + self._speech_seconds)
+    def _counts_from(self, now: float, heartbeats_since: float) -> float:
+        return min(now, heartbeats_since + self._heartbeat_age_max_seconds)
 
     def pong(self, stamp: int, now: float) -> None:
         """The ping with that stamp was answered."""

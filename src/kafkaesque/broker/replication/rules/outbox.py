@@ -15,11 +15,11 @@ from typing import NamedTuple
 from kafkaesque.broker.raft.messages import InstallSnapshot, Message
 from kafkaesque.broker.replication.rules.peer_codec import (
     FRAME_BYTES_MAX,
-    Answer,
     Blob,
-    Call,
     FrameWriter,
-    Post,
+    PeerAnswer,
+    PeerCall,
+    PeerPost,
 )
 from kafkaesque.model.ids import GroupId
 from kafkaesque.model.limits import MIB
@@ -35,19 +35,19 @@ class Pulse(Enum):
     PONG = "pong"
 
 
-class Frame(NamedTuple):
+class OutboxFrame(NamedTuple):
     buffers: list[Blob]
     size_bytes: int
     pulse: Pulse | None = None
     """None for a frame of messages."""
 
 
-class Outbox:
+class LinkOutbox:
     __slots__ = ("_bytes_max", "_closed_bytes", "_frames", "_open")
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._frames: deque[Frame] = deque()
+        self._frames: deque[OutboxFrame] = deque()
         self._closed_bytes = 0
         """The size of `_frames`, without pulses."""
         self._open = FrameWriter()
@@ -73,13 +73,13 @@ class Outbox:
         self._open.add(group, message, blobs)
         return True
 
-    def add(self, part: Call | Answer | Post) -> bool:
+    def add(self, part: PeerCall | PeerAnswer | PeerPost) -> bool:
         """Returns False if the queue is full or the body is too large for a frame."""
         if not self._has_room(len(part.body) + OVERHEAD_BYTES_PER_ENTRY):
             return False
-        if isinstance(part, Call):
+        if isinstance(part, PeerCall):
             self._open.add_call(part)
-        elif isinstance(part, Answer):
+        elif isinstance(part, PeerAnswer):
             self._open.add_answer(part)
         else:
             self._open.add_post(part)
@@ -89,7 +89,7 @@ class Outbox:
         """Queues a pulse after everything added before. Pulses are small and always accepted."""
         if self._open:
             self._close_frame()
-        self._frames.append(Frame([frame], len(frame), pulse))
+        self._frames.append(OutboxFrame([frame], len(frame), pulse))
 
     def _has_room(self, size_bytes: int) -> bool:
         """Returns whether the queue accepts this size, and starts another frame if the current one
@@ -111,10 +111,10 @@ class Outbox:
     def _close_frame(self) -> None:
         buffers = self._open.take()
         size_bytes = sum(map(len, buffers))
-        self._frames.append(Frame(buffers, size_bytes))
+        self._frames.append(OutboxFrame(buffers, size_bytes))
         self._closed_bytes += size_bytes
 
-    def take_frame(self) -> Frame | None:
+    def take_frame(self) -> OutboxFrame | None:
         """Returns the next frame; None if the queue is empty."""
         if not self._frames:
             if not self._open:

@@ -47,24 +47,24 @@ BatchReader: TypeAlias = Callable[[memoryview], object]
 # -- parts ----------------------------------------------------------------------------------------
 
 
-class Ping(NamedTuple):
+class PeerPing(NamedTuple):
     """Answered at once with the same stamp. The stamp has no meaning to the receiver."""
 
     stamp: int
 
 
-class Pong(NamedTuple):
+class PeerPong(NamedTuple):
     stamp: int
 
 
-class Post(NamedTuple):
+class PeerPost(NamedTuple):
     """A message without acknowledgement."""
 
     kind: int
     body: bytes
 
 
-class Call(NamedTuple):
+class PeerCall(NamedTuple):
     """A request. `number` is unique among the calls of one side of one link."""
 
     number: int
@@ -80,7 +80,7 @@ class Outcome(IntEnum):
     """Not started: too many calls are in flight."""
 
 
-class Answer(NamedTuple):
+class PeerAnswer(NamedTuple):
     number: int
     outcome: Outcome
     body: bytes
@@ -94,7 +94,7 @@ class GroupMessage(NamedTuple):
     message: Message
 
 
-Part: TypeAlias = Ping | Pong | Post | Call | Answer | GroupMessage
+Part: TypeAlias = PeerPing | PeerPong | PeerPost | PeerCall | PeerAnswer | GroupMessage
 
 
 # -- layouts --------------------------------------------------------------------------------------
@@ -205,13 +205,13 @@ class FrameWriter:
             self._add_snapshot(group, cast(raft.InstallSnapshot, message), blobs)
         self.element_count += 1
 
-    def add_post(self, post: Post) -> None:
+    def add_post(self, post: PeerPost) -> None:
         self._add_body(_POST.pack(_Code.POST, post.kind, len(post.body)), post.body)
 
-    def add_call(self, call: Call) -> None:
+    def add_call(self, call: PeerCall) -> None:
         self._add_body(_CALL.pack(_Code.CALL, call.number, call.kind, len(call.body)), call.body)
 
-    def add_answer(self, answer: Answer) -> None:
+    def add_answer(self, answer: PeerAnswer) -> None:
         head = _ANSWER.pack(_Code.ANSWER, answer.number, answer.outcome, len(answer.body))
         self._add_body(head, answer.body)
 
@@ -385,19 +385,19 @@ class _Cursor:
 def _read_ping(cursor: _Cursor) -> None:
     code, stamp = cursor.unpack(_PING)
     cursor.expect(1)
-    cursor.parts.append(Ping(stamp) if code == _Code.PING else Pong(stamp))
+    cursor.parts.append(PeerPing(stamp) if code == _Code.PING else PeerPong(stamp))
 
 
 def _read_post(cursor: _Cursor) -> None:
     _, kind, size_bytes = cursor.unpack(_POST)
     cursor.expect(1)
-    cursor.parts.append(Post(kind, bytes(cursor.take(size_bytes))))
+    cursor.parts.append(PeerPost(kind, bytes(cursor.take(size_bytes))))
 
 
 def _read_call(cursor: _Cursor) -> None:
     _, number, kind, size_bytes = cursor.unpack(_CALL)
     cursor.expect(1)
-    cursor.parts.append(Call(number, kind, bytes(cursor.take(size_bytes))))
+    cursor.parts.append(PeerCall(number, kind, bytes(cursor.take(size_bytes))))
 
 
 def _read_answer(cursor: _Cursor) -> None:
@@ -405,7 +405,7 @@ def _read_answer(cursor: _Cursor) -> None:
     cursor.expect(1)
     if outcome > Outcome.BUSY:
         raise ProtocolError(f"unknown outcome {outcome} of a peer's call")
-    cursor.parts.append(Answer(number, Outcome(outcome), bytes(cursor.take(size_bytes))))
+    cursor.parts.append(PeerAnswer(number, Outcome(outcome), bytes(cursor.take(size_bytes))))
 
 
 def _read_heartbeats(cursor: _Cursor) -> None:

@@ -62,7 +62,7 @@ class Purpose(IntEnum):
     join knows neither its generation nor which broker it is talking to."""
 
 
-class Hello(NamedTuple):
+class PeerHello(NamedTuple):
     caller: PeerIdentity
     purpose: Purpose
     attempt: int
@@ -72,7 +72,7 @@ class Hello(NamedTuple):
     correlation_id: int = 0
 
 
-class Refusal(IntEnum):
+class HelloRefusal(IntEnum):
     ACCEPTED = 0
     WRONG_CLUSTER = 1
     SAME_NODE = 2
@@ -88,7 +88,7 @@ class Refusal(IntEnum):
 
 
 class HelloAnswer(NamedTuple):
-    refusal: Refusal
+    refusal: HelloRefusal
     answerer: PeerIdentity
     silence_ms: int
     """As in the hello."""
@@ -113,32 +113,32 @@ NO_INCARNATION: Final = (-1, -1)
 """Less than every incarnation."""
 
 
-def judge(me: PeerIdentity, hello: Hello, link_state: PeerLinkState | None) -> Refusal:
+def judge(me: PeerIdentity, hello: PeerHello, link_state: PeerLinkState | None) -> HelloRefusal:
     """Decides on a hello. `link_state` is None if the caller is not a peer."""
     caller = hello.caller
     if caller.cluster_id and me.cluster_id and caller.cluster_id != me.cluster_id:
         # Checked first: the nodes of two clusters often have the same ids.
-        return Refusal.WRONG_CLUSTER
+        return HelloRefusal.WRONG_CLUSTER
     if caller.node_id == me.node_id:
-        return Refusal.SAME_NODE
+        return HelloRefusal.SAME_NODE
     if hello.purpose is Purpose.INTRODUCTION:
-        return Refusal.ACCEPTED
+        return HelloRefusal.ACCEPTED
     if link_state is None or not (caller.cluster_id and me.cluster_id):
-        return Refusal.NOT_A_PEER
+        return HelloRefusal.NOT_A_PEER
     if caller.incarnation_id < link_state.newest_incarnation:
-        return Refusal.OLD_INCARNATION
+        return HelloRefusal.OLD_INCARNATION
     is_lower = me.node_id < caller.node_id
     if is_lower and link_state.is_greeting:
-        return Refusal.CROSSING
+        return HelloRefusal.CROSSING
     if caller.incarnation_id > link_state.newest_incarnation:
-        return Refusal.ACCEPTED
+        return HelloRefusal.ACCEPTED
     if is_lower and link_state.is_mine:
         # The caller dialled before it saw our connection. (Or our connection is dead, and we will
         # notice.)
-        return Refusal.CROSSING
+        return HelloRefusal.CROSSING
     if link_state.attempt is not None and hello.attempt <= link_state.attempt:
-        return Refusal.OLD_INCARNATION
-    return Refusal.ACCEPTED
+        return HelloRefusal.OLD_INCARNATION
+    return HelloRefusal.ACCEPTED
 
 
 # -- bytes --------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def is_peer_hello(frame: memoryview | bytes) -> bool:
     return len(frame) >= _API_KEY.size and _API_KEY.unpack_from(frame)[0] == PEER_HELLO_KEY
 
 
-def encode_hello(hello: Hello) -> bytes:
+def encode_hello(hello: PeerHello) -> bytes:
     """Returns a whole request."""
     caller = hello.caller
     cluster_id = caller.cluster_id.encode()
@@ -167,7 +167,7 @@ def encode_hello(hello: Hello) -> bytes:
     return _framed(header + CLIENT_ID + body + cluster_id)
 
 
-def decode_hello(frame: memoryview | bytes) -> tuple[Hello, bool]:
+def decode_hello(frame: memoryview | bytes) -> tuple[PeerHello, bool]:
     """Decodes a request, given without its length. Also returns whether its protocol version is
     ours."""
     try:
@@ -183,7 +183,7 @@ def decode_hello(frame: memoryview | bytes) -> tuple[Hello, bool]:
     if purpose > Purpose.INTRODUCTION:
         raise ProtocolError(f"a hello has unknown purpose {purpose}")
     caller = _identity(node, generation, cluster_id, incarnation)
-    hello = Hello(caller, Purpose(purpose), attempt, silence_ms, correlation_id)
+    hello = PeerHello(caller, Purpose(purpose), attempt, silence_ms, correlation_id)
     return hello, protocol == PEER_PROTOCOL_VERSION
 
 
@@ -213,11 +213,11 @@ def decode_hello_answer(frame: memoryview | bytes) -> HelloAnswer:
     except struct.error as error:
         raise ProtocolError("the answer to a hello is truncated") from error
     correlation_id, _, refusal, node, generation, incarnation, silence_ms, length = values
-    if refusal > Refusal.TOO_MANY:
+    if refusal > HelloRefusal.TOO_MANY:
         raise ProtocolError(f"unknown refusal {refusal} in the answer to a hello")
     cluster_id = _text(frame, _ANSWER.size, length)
     answerer = _identity(node, generation, cluster_id, incarnation)
-    return HelloAnswer(Refusal(refusal), answerer, silence_ms, correlation_id)
+    return HelloAnswer(HelloRefusal(refusal), answerer, silence_ms, correlation_id)
 
 
 def _framed(data: bytes) -> bytes:

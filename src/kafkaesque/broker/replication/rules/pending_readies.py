@@ -2,9 +2,9 @@
 
 A Ready waits in the backlog while the gate is shut or the disk is full. A full disk may get room
 again, so a refused write is retried; nothing of it was acknowledged. The backlog stays small: a
-leader holds one batch, to find out whether the others have room, and rejects the following ones. Of
-the followers, only those that the node depends on wait (`Owner.waits_for_room`), and a follower is
-sent only a bounded amount before it answers.
+leader holds one batch, to find out whether the others have room, and rejects the following ones.
+Only followers that the node depends on wait (`StateMachine.waits_for_room`), and a follower is sent
+only a bounded amount before it answers.
 """
 
 from __future__ import annotations

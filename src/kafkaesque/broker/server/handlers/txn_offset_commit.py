@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from kafkaesque.broker.groups.types import CommitRequest, OffsetToCommit, TopicToCommit
 from kafkaesque.broker.partitions.group_coordinator import GroupShard
-from kafkaesque.broker.partitions.rules.open_transactions import Guard, RefusedByCoordinator
+from kafkaesque.broker.partitions.rules.open_transactions import (
+    RefusedByCoordinator,
+    VerificationGuard,
+)
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handler import handler
@@ -121,10 +124,10 @@ async def _verify(
     call: Call,
     producer: ProducerIdentity,
     shard: GroupShard,
-) -> Guard | None:
+) -> VerificationGuard | None:
     """Returns the guard for the first commit of a transaction in the group's partition; None if the
     transaction is open there."""
-    guard: Guard | None = None
+    guard: VerificationGuard | None = None
     for _ in range(VERIFICATIONS_MAX):
         if not shard.needs_guard(producer):
             return None

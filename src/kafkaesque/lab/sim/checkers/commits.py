@@ -29,7 +29,7 @@ class LeaderCommitsItsOwnTerm(Checker):
 
     def commits(self, view: ReplicaView, first: LogIndex, last: LogIndex) -> None:
         state = view.state
-        if view.raft.standing.role is Role.LEADER and last == state.commit_index:
+        if view.raft.leadership.role is Role.LEADER and last == state.commit_index:
             term = state.log.term_at(last)
             text = f"{view} leads term {state.term} and commits {last} of term {term}"
             require(term == state.term, "leader commits its own term", text)

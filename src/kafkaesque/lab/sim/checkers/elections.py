@@ -15,7 +15,7 @@ class ElectionSafety(Checker):
 
     def steps(self, view: ReplicaView) -> None:
         state = view.state
-        if state.leader_id == view.member and view.raft.standing.role is Role.LEADER:
+        if state.leader_id == view.member and view.raft.leadership.role is Role.LEADER:
             known = view.group.leaders.get(state.term)
             require(
                 known in (None, view.member),

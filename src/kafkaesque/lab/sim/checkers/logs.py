@@ -41,7 +41,7 @@ class LogMatching(Checker):
 
 class LeaderAppendOnly(Checker):
     def cuts(self, view: ReplicaView, index: LogIndex) -> None:
-        is_leader = view.raft.standing.role is Role.LEADER
+        is_leader = view.raft.leadership.role is Role.LEADER
         require(not is_leader, "leader append-only", f"{view} cuts its log at {index}")
 
 
@@ -95,7 +95,7 @@ class OneChangeAtATime(Checker):
         state = view.state
         if isinstance(new, Membership):
             changes.add((index, term))
-            is_own = view.raft.standing.role is Role.LEADER and state.term == term
+            is_own = view.raft.leadership.role is Role.LEADER and state.term == term
             # Only changes in this log: another log may have a change where this one has a batch.
             before = [i for i, t in changes if i < index and view.truth.terms.get(i) == t]
             if is_own and before and (index, term) not in view.group.entries:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from kafkaesque.broker.raft import transitions
-from kafkaesque.broker.raft.durability import Durability
+from kafkaesque.broker.raft.durability import WriteTracker
 from kafkaesque.broker.raft.follower import Follower
 from kafkaesque.broker.raft.leader import Leader
 from kafkaesque.broker.raft.log_view import LogView
@@ -96,11 +96,11 @@ def cut_whatever_an_append_does_not_name(patches: Patches) -> None:
 
 
 def late_sync_speaks_for_cut_entries(patches: Patches) -> None:
-    patches.set(Durability, "clip", lambda self, last_index: None)
+    patches.set(WriteTracker, "clip", lambda self, last_index: None)
     is_durable_to = LogView.is_durable_to
 
     def lax(self: LogView, index: LogIndex) -> None:
-        is_durable_to(self, min(index, self._handed_index))
+        is_durable_to(self, min(index, self._emitted_index))
 
     patches.set(LogView, "is_durable_to", lax)
 

@@ -68,18 +68,18 @@ def retries_are_not_recognised(patches: Patches) -> None:
 
 
 def new_leader_forgets_the_producers(patches: Patches) -> None:
-    stands = Partition.stands
+    leadership_changed = Partition.leadership_changed
 
-    def forgetful(self: Partition, standing: Any) -> None:
-        stands(self, standing)
+    def forgetful(self: Partition, leadership: Any) -> None:
+        leadership_changed(self, leadership)
         if self.replica.is_leader:
             self.producers = ProducerTable(Offset(0))
 
-    patches.set(Partition, "stands", forgetful)
+    patches.set(Partition, "leadership_changed", forgetful)
 
 
 def batches_carry_the_epoch_of_before(patches: Patches) -> None:
-    late = property(lambda self: LeaderEpoch(max(1, self.replica.standing.term - 1)))
+    late = property(lambda self: LeaderEpoch(max(1, self.replica.leadership.term - 1)))
     patches.set(Partition, "leader_epoch", late)
 
 
@@ -88,7 +88,7 @@ def clients_hear_of_what_is_not_committed(patches: Patches) -> None:
         index = self.entries.last_index
         if index > self._committed_index:
             self._committed_index = index
-            self._owner.committed(index, self.entries.end_offset_of(index))
+            self._machine.committed(index, self.entries.end_offset_of(index))
 
     patches.set(Replica, "_notify_committed", rash)
 

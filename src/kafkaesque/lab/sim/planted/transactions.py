@@ -9,7 +9,7 @@ from typing import Any, Final
 from kafkaesque.broker.partitions.rules.open_transactions import (
     AbortedIndex,
     OpenTransactions,
-    Snapshot,
+    OpenTransactionsSnapshot,
 )
 from kafkaesque.broker.partitions.rules.producers import ProducerTable, WrittenBatch
 from kafkaesque.broker.partitions.transaction_coordinator import TransactionShard
@@ -94,7 +94,7 @@ def stable_offset_does_not_wait_for_the_marker(patches: Patches) -> None:
 
 
 def snapshot_forgets_open_transactions(patches: Patches) -> None:
-    patches.set(OpenTransactions, "snapshot", lambda self: Snapshot())
+    patches.set(OpenTransactions, "snapshot", lambda self: OpenTransactionsSnapshot())
 
 
 def aborted_transactions_are_forgotten(patches: Patches) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kafkaesque.broker.raft.ready import Standing
+from kafkaesque.broker.raft.ready import Leadership
 from kafkaesque.broker.raft.types import LogIndex, Snapshot
 from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import Offset
 from kafkaesque.records.batch import BatchHeader
 
 
-class Owner(Protocol):
+class StateMachine(Protocol):
     """The state machine of a Raft group: a partition, or the controller's tables. Called from
     `Replica.process`."""
 
@@ -21,7 +21,7 @@ class Owner(Protocol):
         being reopened. The entries wait in memory, so only groups that the node depends on may."""
         ...
 
-    def stands(self, standing: Standing) -> None:
+    def leadership_changed(self, leadership: Leadership) -> None:
         """The leader changed, or its term was confirmed. After a loss of leadership, appended batches
         that are not committed may be lost."""
 
