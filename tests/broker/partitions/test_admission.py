@@ -1,4 +1,4 @@
-"""What a client's batch must fulfil before it joins a log."""
+"""Checks of a client's batch before it is appended."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def sealed(
 
 
 def changed(position: int, layout: str, value: int) -> Callable[[], bytearray]:
-    """A sealed batch in which one header field was changed, with its checksum put right."""
+    """A sealed batch with one header field changed and the checksum recomputed."""
 
     def make() -> bytearray:
         data = sealed()
@@ -89,7 +89,7 @@ def test_batch_that_breaks_a_rule_is_refused(
         admit(memoryview(make()), TopicConfig(), NOW)
 
 
-def test_flipped_bit_anywhere_behind_the_checksum_is_noticed() -> None:
+def test_flipped_bit_anywhere_after_the_checksum_is_detected() -> None:
     data = sealed()
     for position in range(21, len(data)):
         data[position] ^= 0x01
@@ -111,25 +111,25 @@ def test_batch_larger_than_a_segment_is_refused() -> None:
         admit(data, TopicConfig(segment_bytes=len(data) - 1), NOW)
 
 
-def test_old_timestamp_is_refused_only_where_the_topic_says_so() -> None:
+def test_old_timestamp_is_refused_only_if_the_topic_limits_it() -> None:
     data = memoryview(sealed(timestamp=NOW - 11))
     admit(data, TopicConfig(), NOW)
     with pytest.raises(InvalidTimestamp):
         admit(data, TopicConfig(message_timestamp_before_max_ms=10), NOW)
 
 
-def test_append_time_topic_does_not_look_at_timestamps() -> None:
+def test_append_time_topic_ignores_timestamps() -> None:
     data = memoryview(sealed(timestamp=NOW + 10 * HOUR_MS))
     admit(data, TopicConfig(message_timestamp_type="LogAppendTime"), NOW)
 
 
-def test_records_stay_opaque_unless_something_needs_a_look() -> None:
+def test_records_are_inspected_only_if_a_setting_needs_it() -> None:
     header = read_header(sealed())
-    assert not Rules(TopicConfig(), "header").wants_inspection(header)
-    assert Rules(TopicConfig(), "full").wants_inspection(header)
-    assert Rules(TopicConfig(cleanup_policy=("compact",)), "header").wants_inspection(header)
-    assert Rules(TopicConfig(compression_type="zstd"), "header").wants_inspection(header)
-    assert not Rules(TopicConfig(compression_type="uncompressed"), "header").wants_inspection(
+    assert not Rules(TopicConfig(), "header").needs_inspection(header)
+    assert Rules(TopicConfig(), "full").needs_inspection(header)
+    assert Rules(TopicConfig(cleanup_policy=("compact",)), "header").needs_inspection(header)
+    assert Rules(TopicConfig(compression_type="zstd"), "header").needs_inspection(header)
+    assert not Rules(TopicConfig(compression_type="uncompressed"), "header").needs_inspection(
         header
     )
 

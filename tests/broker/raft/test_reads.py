@@ -21,13 +21,13 @@ def test_read_is_served_by_a_round_that_began_after_it() -> None:
 def test_reads_share_rounds_one_at_a_time() -> None:
     reads = Reads()
     reads.add("a", LogIndex(1))
-    assert reads.wants_round
+    assert reads.needs_round
     reads.begin_round(tick=1)
     reads.add("b", LogIndex(2))
     reads.add("c", LogIndex(3))
-    assert not reads.wants_round
+    assert not reads.needs_round
     assert [read.context for read in reads.confirm(Round(1))] == ["a"]
-    assert reads.wants_round
+    assert reads.needs_round
     reads.begin_round(tick=1)
     assert [read.context for read in reads.confirm(Round(2))] == ["b", "c"]
 
@@ -35,9 +35,9 @@ def test_reads_share_rounds_one_at_a_time() -> None:
 def test_early_read_gets_the_index_of_the_first_commit_of_the_term() -> None:
     reads = Reads()
     reads.add_early("r")
-    assert not reads.wants_round
+    assert not reads.needs_round
     reads.term_is_confirmed(LogIndex(4))
-    assert reads.wants_round
+    assert reads.needs_round
     reads.begin_round(tick=1)
     assert reads.confirm(Round(1)) == [ReadReady("r", LogIndex(4))]
 
@@ -53,7 +53,7 @@ def test_lease_counts_from_the_sending_of_the_newest_confirmed_round() -> None:
     assert reads.lease_age_ticks(7) == 4
 
 
-def test_round_of_before_the_sleep_gives_no_lease_after_it() -> None:
+def test_round_sent_before_quiescence_gives_no_lease_after_it() -> None:
     reads = Reads()
     reads.begin_round(tick=1)
     reads.drop_lease()

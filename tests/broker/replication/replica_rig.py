@@ -36,11 +36,11 @@ GROUP = FIRST_PARTITION_GROUP
 MEMBERS = (MemberId(0), MemberId(1), MemberId(2))
 LENGTH_BYTES = 4
 TOGETHER = 100
-"""So many batches are on their way at most."""
+"""The limit of batches in flight."""
 
 
 class RecordingStateMachine:
-    """Remembers how far the group is committed."""
+    """Records how far the group is committed."""
 
     waits_for_room = False
 
@@ -57,7 +57,7 @@ class RecordingStateMachine:
 
     def control(self, payload: bytes) -> None: ...
 
-    def cut(self, end_offset: Offset) -> None: ...
+    def truncated(self, end_offset: Offset) -> None: ...
 
     def installing(self, snapshot: Snapshot) -> None: ...
 
@@ -97,7 +97,7 @@ class RigNode:
         )
         self.replicas.add(self.replica)
 
-    def ask(self, log: Syncable) -> None:
+    def request_sync(self, log: Syncable) -> None:
         self.syncs[log] = None
 
     def send(self, node: NodeId, group: GroupId, message: Message, blobs: Sequence[Blob]) -> None:
@@ -109,7 +109,7 @@ class RigNode:
         return 0.0
 
     def work(self) -> bool:
-        """One thing that is due; False if nothing is."""
+        """Do one thing that is due. Returns False if nothing is."""
         if self.turns:
             self.turns.popleft()()
         elif self.syncs and not self.is_disk_stuck:
@@ -138,7 +138,7 @@ class RigNode:
 class Trio:
     def __init__(self, directory: Path) -> None:
         self.frames: deque[tuple[int, bytes]] = deque()
-        """Node and frame, on their way."""
+        """Node and frame, in flight."""
         self.cut_off: set[int] = set()
         """Nodes that receive nothing."""
         self.nodes = [RigNode(self, number, directory / str(number)) for number in range(3)]
@@ -184,7 +184,7 @@ class Trio:
         return max(int(node.replica.leadership.term) for node in self.nodes)
 
     def append(self, count: int = 1) -> None:
-        """So many batches, at the leader."""
+        """Append `count` batches at the leader."""
         assert self.leader is not None
         replica = self.nodes[self.leader].replica
         for number in range(1, count + 1):

@@ -26,11 +26,11 @@ def run(rig: JournalRig, story: Callable[[Flusher], Awaitable[None]]) -> None:
 
 async def sync(flusher: Flusher, *logs: LogOfGroup) -> None:
     for log in logs:
-        flusher.ask(log)
+        flusher.request_sync(log)
     await flusher.settled()
 
 
-def test_failed_journal_costs_no_log_its_life() -> None:
+def test_failed_journal_fails_no_log() -> None:
     rig = JournalRig()
     logs = new_logs(rig, 3)
     rig.sync()
@@ -42,12 +42,12 @@ def test_failed_journal_costs_no_log_its_life() -> None:
         await sync(flusher, *logs)
 
     run(rig, story)
-    assert [log.told for log in logs] == [[2], [2], [2]]
+    assert [log.outcomes for log in logs] == [[2], [2], [2]]
     assert [log.log.file_synced_offset for log in logs] == [2, 2, 2]
 
 
-def test_full_journal_is_emptied_though_no_round_goes_by_it() -> None:
-    """It could not be emptied while there was room: a log in it was closed, and is open again."""
+def test_full_journal_is_emptied_even_if_no_round_uses_it() -> None:
+    """It could not be emptied earlier: a log in it was closed, and is open again."""
     rig = JournalRig(file_bytes=400)
     while rig.journal.has_room(200):
         rig.append(0)
@@ -61,7 +61,7 @@ def test_full_journal_is_emptied_though_no_round_goes_by_it() -> None:
         rig.append(0, size_bytes=200)
         log = LogOfGroup(rig, 0)
         await sync(flusher, log)
-        assert log.told == [log.log.log_end_offset]
+        assert log.outcomes == [log.log.log_end_offset]
         await until(lambda: rig.journal.has_room(200))
 
     run(rig, story)

@@ -197,7 +197,7 @@ class ReplicatedMachine(ABC):
     def control(self, payload: bytes) -> None:  # noqa: B027
         """Nothing: these groups have no control entries of their own."""
 
-    def cut(self, end_offset: Offset) -> None:  # noqa: B027
+    def truncated(self, end_offset: Offset) -> None:  # noqa: B027
         """Nothing: the state contains no uncommitted entry."""
 
     def installing(self, snapshot: Snapshot) -> None:

@@ -1,6 +1,5 @@
-"""The data plane: one partition is a log with rules about who may append and who may see what.
+"""The data plane: a partition is a replicated log with rules for what may be appended and read.
 
-A produced batch comes in through `partition`, is judged by `admission` and `producers`, goes to
-`storage.log`, is synced by `flusher`, and becomes visible when the high watermark passes it.
-Replication will stand between `partition` and `storage.log`.
+`partition` accepts a produced batch, `admission` and `producers` check it, and `replication` writes
+it to `storage.log` and replicates it. Consumers see it when the high watermark has passed it.
 """

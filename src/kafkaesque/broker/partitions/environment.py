@@ -35,7 +35,7 @@ class Changes(Generic[T]):
 
 
 PartitionT = TypeVar("PartitionT")
-"""Stands for Partition, which imports this module."""
+"""In place of Partition, which imports this module."""
 
 
 @dataclass(frozen=True, slots=True)

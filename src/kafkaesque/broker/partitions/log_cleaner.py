@@ -96,7 +96,7 @@ class CleanerProcess:
         return self._process
 
     async def stop(self) -> None:
-        """Kills the process. Files that it left behind are recognised as incomplete."""
+        """Kills the process. Files that it left are recognised as incomplete."""
         process, self._process = self._process, None
         if process is not None:
             with contextlib.suppress(ProcessLookupError):

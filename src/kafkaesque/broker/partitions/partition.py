@@ -148,7 +148,7 @@ class Partition:
         self.producers = producers
         self.high_watermark = high_watermark
         self.closed: KafkaError | None = None
-        """Why no request is served any more, if so."""
+        """The error for all requests once the partition is closed; None while it is open."""
         self._env = env
         self.are_producers_stale = False
         """The log may have lost batches that `producers` contains."""
@@ -193,7 +193,7 @@ class Partition:
 
     @property
     def failure(self) -> StorageFailed | None:
-        """Why the disk failed this replica, which must be reopened."""
+        """The disk error after which this replica must be reopened; None without one."""
         return self.closed if isinstance(self.closed, StorageFailed) else None
 
     @property
@@ -221,7 +221,7 @@ class Partition:
             self._check_in_sync()
         now_ms, rules = self._env.clock.wall_ms(), self._rules
         header = rules.admit(records, now_ms)
-        if self._inspections.under_way or (rules.may_inspect and rules.wants_inspection(header)):
+        if self._inspections.under_way or (rules.may_inspect and rules.needs_inspection(header)):
             return self._inspections.add(
                 records, self.config, lambda stored: self._append_inspected(stored, guard)
             )
@@ -255,7 +255,8 @@ class Partition:
         return self._judge(header, guard) or self._store(records, header, now_ms)
 
     def _judge(self, header: BatchHeader, guard: VerificationGuard | None) -> Appended | None:
-        """Where the batch is if it is a retry; None if it must be stored."""
+        """Check sequence and transaction of a batch. Returns the first append if it is a retry, None if
+        it must be stored."""
         producers, clock = self.producers, self._env.clock
         try:
             earlier = producers.judge(header, guard)
@@ -267,10 +268,10 @@ class Partition:
             is_own = last_offset is None or self.log.epoch_at(last_offset) == self.leader_epoch
             if is_own and not producers.had_retriable_error(clock.monotonic()):
                 raise
-            raise NotLeaderOrFollower(f"{self.name} refused one before this: {refusal}") from None
+            raise NotLeaderOrFollower(f"{self.name} rejected an earlier batch: {refusal}") from None
         if earlier is None:
             if producers.retriable_error_s and producers.overtakes(header, clock.monotonic()):
-                raise NotLeaderOrFollower(f"{self.name} refused this producer's first batch")
+                raise NotLeaderOrFollower(f"{self.name} rejected this producer's first batch")
             return None
         end_offset = Offset(earlier.base_offset + header.record_count)
         append_time = earlier.timestamp if self.config.uses_append_time else NO_TIMESTAMP
@@ -311,7 +312,7 @@ class Partition:
         return _make_tuple(Appended, (base_offset, end_offset, append_time, log.log_start_offset))
 
     def commit(self, appended: Appended, *, all_replicas: bool) -> asyncio.Future[None] | None:
-        """What the acknowledgement of `appended` must wait for; None if it is due now.
+        """Return the future that the acknowledgement of `appended` waits for; None if it is due now.
 
         With one replica acks=1 waits for the commit too: clients rely on reading back what a lone
         broker acknowledged, as they can with Apache Kafka.
@@ -352,7 +353,8 @@ class Partition:
         self._env.leadership_changes.add(self)
 
     def _lose_leadership(self) -> None:
-        """Uncommitted batches may still be committed, or be lost: their producers must ask the next leader."""
+        """Uncommitted batches may still be committed or be lost: their producers must retry at the next
+        leader."""
         if self._appended or self.log_end_offset > self.high_watermark:
             self.are_producers_stale = True
         self._appended.clear()
@@ -382,7 +384,7 @@ class Partition:
         offset = Offset(msgspec.msgpack.decode(payload, type=Trim).offset)
         self._env.loop.create_task(self._trim(offset))
 
-    def cut(self, end_offset: Offset) -> None:
+    def truncated(self, end_offset: Offset) -> None:
         check(end_offset >= self.high_watermark, f"{self.name} lost what was committed")
         self.are_producers_stale = True
 
@@ -427,8 +429,8 @@ class Partition:
             raise FencedLeaderEpoch(f"{self.name} is at leader epoch {self.leader_epoch}")
 
     def readable_bytes(self, offset: Offset, *, stable_only: bool) -> int:
-        """How many committed bytes can be read from `offset` on. An estimate: it may be too large by
-        an index interval, and by what open transactions wrote. 0 only if there is nothing."""
+        """Estimate how many committed bytes can be read from `offset` on. May be too large by an index
+        interval and by the records of open transactions. 0 only if there is nothing."""
         if offset >= self._read_limit(offset, stable_only):
             return 0
         uncommitted_bytes = sum(size for _, size in self._appended)
@@ -437,11 +439,11 @@ class Partition:
     def missing_in_memory(
         self, offset: Offset, max_bytes: int, tried: Container[Place]
     ) -> FileRange | None:
-        """The part of the log's files that must be loaded before `read` does not wait for the disk."""
+        """The file range to load so that `read` does not wait for the disk; None if there is none."""
         return self.log.on_disk(offset, max_bytes, tried)
 
     def _read_limit(self, offset: Offset, stable_only: bool) -> Offset:
-        """Where a read that begins at `offset` must end. Raises OffsetOutOfRange."""
+        """Return the offset at which a read from `offset` must end. Raises OffsetOutOfRange."""
         start_offset = self.log.log_start_offset
         if not start_offset <= offset <= self.high_watermark:
             raise OffsetOutOfRange(
@@ -452,7 +454,8 @@ class Partition:
     def read(
         self, offset: Offset, max_bytes: int, *, at_least_one: bool, stable_only: bool = False
     ) -> ReadResult:
-        """Committed batches from the one with `offset` on; `stable_only`: up to an open transaction."""
+        """Read committed batches from the one with `offset` on; `stable_only`: up to the last stable
+        offset."""
         limit_offset = self._read_limit(offset, stable_only)
         if offset >= limit_offset:
             return ReadResult(_NO_RECORDS, offset)
@@ -533,7 +536,7 @@ class Partition:
         self.log.prune_snapshots(keep=SNAPSHOTS_KEPT)
 
     def wake(self) -> None:
-        """Make every waiting reader look again now."""
+        """Make every waiting reader check again now."""
         for watcher in tuple(self._watchers):
             watcher.interrupt()
 

@@ -1,8 +1,8 @@
 """Producer state of a log on disk: loading it, and keeping it when records are deleted. Blocking.
 
-A producer's last batches, its epoch and the coordinator it last heard from are known from its records.
-Once those are deleted (retention, DeleteRecords), a restart would take the producer for a new one: a
-retry would be appended twice, and a late marker would be believed. So `trim_log` saves the state at
+A producer's last batches, its epoch and its last coordinator epoch are read from its records. Once
+those are deleted (retention, DeleteRecords), a restart would take the producer for a new one: a
+retry would be appended twice, and a late marker would be accepted. So `trim_log` saves the state at
 the new start of the log first, as in Kafka, whose snapshots outlive their segments. That snapshot
 precedes everything uncommitted, so it is usable whatever a crash takes from the end of the log; and
 it is used only if the crash did not come before the deletion.

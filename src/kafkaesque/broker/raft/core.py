@@ -65,7 +65,7 @@ class Raft:
         self._applied_index = max(found.applied_index, LogIndex(log.first_index - 1))
         """_applied_index <= _emitted_committed"""
         self._emitted_committed = self._applied_index
-        """A Ready had the driver apply up to here. <= commit_index, and <= durable_index unless a
+        """Readies had the driver apply up to here. <= commit_index, and <= durable_index unless a
         snapshot is being installed"""
         self._emitted_leadership: Leadership | None = None
         self._has_failed = False
@@ -148,8 +148,8 @@ class Raft:
         self._refuse(self._leader().transfer_to(target))
 
     def campaign(self) -> None:
-        """Starts a pre-vote now, as after a timeout. With lease reads not while a leader is heard: it
-        relies on our not campaigning."""
+        """Starts a pre-vote now, as after a timeout. With lease reads, does nothing while there is
+        contact with a leader, which relies on our not campaigning."""
         state = self._state
         is_bound = state.config.lease_reads and state.hears_leader
         can_campaign = state.can_campaign and self._transitions.leader is None

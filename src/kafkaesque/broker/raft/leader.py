@@ -121,7 +121,7 @@ class Leader:
         )
 
     def commit_as_sole_voter(self, last_index: LogIndex) -> None:
-        """The driver has stored the entries as safely as they need be: a majority of one."""
+        """Commits entries that the driver has stored as safely as needed: a majority of one."""
         state = self._state
         state.log.append_durable(last_index, state.term)
         state.commit_to(last_index)
@@ -157,7 +157,7 @@ class Leader:
         return None
 
     def has_lease(self, ticks_owed: int = 0) -> bool:
-        """Whether a majority promised to elect nobody else, and that time is not over."""
+        """Whether a majority promised to elect no other leader, and that time is not over."""
         if not self._state.config.lease_reads or self.has_handed_over or self._state.is_quiesced:
             return False
         age_ticks = self.reads.lease_age_ticks(self._tick + ticks_owed)
@@ -244,7 +244,7 @@ class Leader:
 
     def flush(self) -> None:
         """Sends what has accumulated; called before a Ready is taken."""
-        if self._heartbeat_due or self.reads.wants_round:
+        if self._heartbeat_due or self.reads.needs_round:
             self._send_round(may_quiesce=False)
         if self.tracker.send_entries() and not self._state.config.lease_reads:
             # Entries reset election timeouts as heartbeats do; only leases need rounds.

@@ -77,7 +77,7 @@ class MembershipHistory:
         """A voter of the newest membership, or of the one before while the newest is uncommitted.
 
         A node that removed itself and lost its leadership before that was committed may have the
-        longest log: then nobody else can win, so it must be able to (thesis 4.2.2). Its own vote
+        longest log: then no other node can win, so it must be able to (thesis 4.2.2). Its own vote
         does not count.
         """
         if node in self.current.voters:

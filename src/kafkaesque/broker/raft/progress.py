@@ -202,7 +202,7 @@ class Progress:
 
     def answered(self, round_: Round, received_index: LogIndex, match_index: LogIndex) -> bool:
         """The answer to a heartbeat. It repeats acknowledgements that may have been lost, and shows
-        whether Appends were lost, or whether a restarted follower no longer knows which entries
+        whether Appends were lost, or whether a restarted follower has lost track of which entries
         match ours. True if it acknowledges something new."""
         self.acked_round = max(self.acked_round, round_)
         is_news = match_index > self.match_index
@@ -212,7 +212,7 @@ class Progress:
             sent_index = self.sent_mark.sent_index
             self.sent_mark = None
             if sent_index > received_index:
-                # Of a probe only the rejection may be lost: repeating it finds the divergence
+                # Only the rejection of a probe may be lost: repeating the probe finds the divergence
                 # faster than going back to the follower's commit index.
                 floor = self.next_index if self.state is ProgressState.PROBE else NO_INDEX
                 self.probe_from(max(floor, LogIndex(received_index + 1)))

@@ -1,7 +1,7 @@
 """Linearizable reads: each waits for a round of heartbeats (thesis 6.4).
 
 A read may be served at the commit index of the moment of the request, once a majority has answered a
-heartbeat sent after that moment: then nobody else was leader in between. Reads share rounds. The
+heartbeat sent after that moment: then no other node was leader in between. Reads share rounds. The
 ticks at which rounds were sent also determine the leader's lease.
 """
 
@@ -38,8 +38,8 @@ class Reads:
         self._waiting: deque[_PendingRead] = deque()
         """Rounds ascend; all are above confirmed_round."""
         self._early: list[object] = []
-        """Requested before an entry of this term was committed: until then a leader does not know
-        what is committed (Raft 8)."""
+        """Requested before an entry of this term was committed: until then a leader cannot tell
+        which entries are committed (Raft 8)."""
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._early)
@@ -56,7 +56,7 @@ class Reads:
             self.add(context, commit_index)
 
     @property
-    def wants_round(self) -> bool:
+    def needs_round(self) -> bool:
         """Reads start one round at a time; those that arrive meanwhile share the next. If a round is
         lost, the regular heartbeat replaces it."""
         return bool(self._waiting) and self._waiting[0].round > self.round

@@ -84,7 +84,7 @@ class State:
         self.is_term_confirmed = (
             self.term > NO_TERM and self.log.term_at(self.commit_index) == self.term
         )
-        """An entry of this term is committed: from then on a leader knows what is committed (Raft 8)."""
+        """An entry of this term is committed: from then on its commit index is reliable (Raft 8)."""
         self.matched_index = self.commit_index
         """Our log equals that of this term's leader up to here: commit_index <= matched_index <=
         last_index. Committed entries are in every leader's log (Raft 5.4.3), so a new term starts

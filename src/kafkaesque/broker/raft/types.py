@@ -119,7 +119,7 @@ class MembershipAt:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """What the driver found on its disk; all of it is synced."""
+    """The state that the driver found on its disk; all of it is synced."""
 
     hard_state: HardState = FRESH
     memberships: Sequence[MembershipAt] = ()
@@ -132,7 +132,7 @@ class Restart:
 
 class RaftLog(Protocol):
     """The log on disk. The rules read only entries that `synced` confirmed, and none that a Ready
-    told the driver to truncate. Terms never decrease along the log."""
+    ordered the driver to truncate. Terms never decrease along the log."""
 
     @property
     def first_index(self) -> LogIndex:

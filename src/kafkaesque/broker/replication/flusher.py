@@ -105,7 +105,7 @@ class Flusher:
         self.logs_lost: Callable[[Sequence[LogLost]], None] = _log_lost
         self.syncs_total = 0
 
-    def ask(self, log: Syncable) -> None:
+    def request_sync(self, log: Syncable) -> None:
         """Syncs `log` soon and then calls its `synced` or `sync_failed`. Does nothing once
         closed."""
         if self._is_closed:

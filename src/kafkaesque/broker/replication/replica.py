@@ -474,7 +474,7 @@ class Replica:
                 unwritten.journal_position = self._host.journal.position
         for entry in ready.entries[unwritten.begun_entries :]:
             if entry.index <= self.entries.last_index:
-                self._cut_superseded(entry)
+                self._truncate_superseded(entry)
             payload = entry.payload
             if not isinstance(payload, BatchPayload | BatchRef):
                 self.entries.append_control(entry)
@@ -510,7 +510,7 @@ class Replica:
             self._tokens.clip(self.entries.log.log_end_offset)
             self._machine.installed(ready.snapshot)
         if ready.truncate_from is not None and ready.truncate_from <= self.entries.last_index:
-            self._cut_from(ready.truncate_from)
+            self._truncate_from(ready.truncate_from)
         return True
 
     def _write_batch(self, entry: Entry, payload: BatchPayload) -> bool:
@@ -524,18 +524,18 @@ class Replica:
             self._machine.appended(payload.header)
         return True
 
-    def _cut_superseded(self, entry: Entry) -> None:
+    def _truncate_superseded(self, entry: Entry) -> None:
         """A leader writes a batch before it proposes it. If it loses leadership in between, Raft
         never sees the batch, and the next leader's entry takes its place in the log."""
         if self.entries.term_at(entry.index) != entry.term:
-            self._cut_from(entry.index)
+            self._truncate_from(entry.index)
 
-    def _cut_from(self, index: LogIndex) -> None:
+    def _truncate_from(self, index: LogIndex) -> None:
         end_offset = self.entries.truncate_from(index)
         while self._controls and self._controls[-1][0] >= index:
             self._controls.pop()
         self._tokens.clip(self.entries.log.log_end_offset)
-        self._machine.cut(end_offset)
+        self._machine.truncated(end_offset)
 
     # -- syncs -------------------------------------------------------------------------------------
 

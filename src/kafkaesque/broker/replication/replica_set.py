@@ -1,8 +1,8 @@
 """All Raft groups of a node: one clock, one outbox, one journal, processed once per event-loop turn.
 
-Idle groups sleep and cost nothing; a tick visits only the groups that are awake. Every event marks its
-group, and at the end of the turn each marked group is processed once. So appends that arrive together
-are written, sent and synced together.
+Idle groups are quiesced and cost nothing; a tick visits only the groups that are awake. Every event
+marks its group, and at the end of the turn each marked group is processed once. So appends that
+arrive together are written, sent and synced together.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ silent, and long enough that a busy event loop is not mistaken for one."""
 CONTROLLER_CONFIG = replace(RAFT_CONFIG, commit_broadcast=True)
 """Every broker applies the controller's log as soon as it can."""
 
-SLEEPER_WOKEN_EVERY_TICKS = 10
-"""Groups are woken one after the other: a defect cannot make one sleep forever, and the messages of
-idle groups do not grow with their number."""
+ONE_WOKEN_EVERY_TICKS = 10
+"""Quiesced groups are woken one after the other: a bug cannot leave one quiesced forever, and the
+messages of idle groups do not grow with their number."""
 
 
 EARLY_MESSAGES_MAX = 20_000
@@ -45,6 +45,8 @@ EARLY_KEPT_TICKS = 50
 
 
 class PeerOutbox(Protocol):
+    """Sends messages to other nodes. Implemented by `Links`."""
+
     def send(
         self, node: NodeId, group: GroupId, message: Message, blobs: Sequence[Blob]
     ) -> None: ...
@@ -61,7 +63,7 @@ class Syncer(Protocol):
     def journal(self) -> SyncJournal | None:
         """The journal that syncs many logs at once; None if each log syncs its own files."""
 
-    def ask(self, log: Syncable) -> None: ...
+    def request_sync(self, log: Syncable) -> None: ...
 
 
 class Prefixes(Protocol):
@@ -160,7 +162,7 @@ class ReplicaSet:
         return self._syncer.journal
 
     def attach(self, group: GroupId, log: Log) -> None:
-        """Let a log that was just opened take part in the shared sync journal."""
+        """Register a log that was just opened with the shared sync journal."""
         if self.batch_journal is not None:
             self.batch_journal.attach(group, log)
 
@@ -220,8 +222,9 @@ class ReplicaSet:
         return held > len(voters) // 2
 
     def heartbeats_since(self) -> float:
-        """Every awake group led here has sent a heartbeat to its members since this time: it does so
-        every few ticks and with the first tick of its term. (Sleeping groups rely on no clock.)"""
+        """Return a time since which every awake group led here has sent a heartbeat to its members: it
+        does so every few ticks and with the first tick of its term. (Quiesced groups rely on no
+        clock.)"""
         return self._ticks.times[0]
 
     # -- events of the node ----------------------------------------------------------------------
@@ -246,15 +249,15 @@ class ReplicaSet:
             self._fail(StorageFailed(self.journal.failure))
             return
         if self._waiting:
-            self._syncer.ask(self._journal_sync)
+            self._syncer.request_sync(self._journal_sync)
         if self._ticks.count % EARLY_KEPT_TICKS == 0:
             self._early.clear()
-        if self._ticks.count % SLEEPER_WOKEN_EVERY_TICKS == 0 and self._replicas:
+        if self._ticks.count % ONE_WOKEN_EVERY_TICKS == 0 and self._replicas:
             # The group that was visited longest ago: dicts keep their order.
-            group, sleeper = next(iter(self._replicas.items()))
+            group, oldest = next(iter(self._replicas.items()))
             self._replicas[group] = self._replicas.pop(group)
-            sleeper.raft.wake()
-            self._awake[sleeper] = None
+            oldest.raft.wake()
+            self._awake[oldest] = None
         for replica in tuple(self._awake):
             if replica.raft.is_quiesced:
                 del self._awake[replica]
@@ -305,10 +308,10 @@ class ReplicaSet:
 
     def sync_journal(self, replica: Replica) -> None:
         self._waiting[replica] = None
-        self._syncer.ask(self._journal_sync)
+        self._syncer.request_sync(self._journal_sync)
 
     def sync_log(self, replica: Replica) -> None:
-        self._syncer.ask(replica)
+        self._syncer.request_sync(replica)
 
     def damaged(self, replica: Replica) -> None:
         self._damaged[replica] = None

@@ -1,4 +1,4 @@
-"""Recovers logs from the sync journal files that a crash left behind.
+"""Recovers logs from the sync journal files that a crash left.
 
 This runs before any log is opened for use. Each log with batches in these files is opened as it is,
 gets the batches it lacks, and is synced. Then the files are removed. A crash during recovery is

@@ -50,7 +50,7 @@ _make_tuple = tuple.__new__
 
 
 class Deleted(NamedTuple):
-    """What retention removed."""
+    """The segments and bytes that retention removed."""
 
     segments: int
     size_bytes: int
@@ -686,7 +686,7 @@ class Log:
         return True
 
     def rewrite_at(self, base_offset: Offset, position: int, data: bytes | memoryview) -> None:
-        """Overwrites damaged bytes with `data`, which the caller knows to be correct, durably."""
+        """Overwrites damaged bytes with `data`, which the caller has verified, durably."""
         segment = self.segment(base_offset)
         with self._slow:
             self._durability.raise_if_failed()

@@ -81,7 +81,7 @@ class SimulatedController:
     def control(self, payload: bytes) -> None:
         """Ignored: the simulation proposes no control entries here."""
 
-    def cut(self, end_offset: Offset) -> None:
+    def truncated(self, end_offset: Offset) -> None:
         """Ignored: truncated entries were never applied."""
 
     def installing(self, snapshot: Snapshot) -> None:

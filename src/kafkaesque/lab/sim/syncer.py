@@ -40,7 +40,7 @@ class SimulatedSyncer:
         self._under_way = 0
         self._is_due = False
 
-    def ask(self, log: Syncable) -> None:
+    def request_sync(self, log: Syncable) -> None:
         self._requested[log] = None
         self._begin_soon()
 

@@ -83,7 +83,7 @@ def test_commit_that_does_not_come_times_out(
 ) -> None:
     broker = make_broker(flush="always")
     broker.create("a")
-    monkeypatch.setattr(Flusher, "ask", lambda self, log: None)
+    monkeypatch.setattr(Flusher, "request_sync", lambda self, log: None)
     row = produce(broker, sealed(b"1"), acks=-1, timeout_ms=5)
     assert (row.error_code, row.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, -1)
 

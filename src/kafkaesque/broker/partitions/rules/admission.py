@@ -94,7 +94,7 @@ class Rules:
         )
         return _judge(records, self._config, now_ms) if header is None else header
 
-    def wants_inspection(self, header: BatchHeader) -> bool:
+    def needs_inspection(self, header: BatchHeader) -> bool:
         """Returns whether the records must be decoded before the append."""
         if self.validation == "full" or self._config.is_compacted:
             return True

@@ -113,8 +113,7 @@ def stored_control(entry: ControlEntry) -> Entry:
 
 @dataclass(frozen=True, slots=True)
 class MachineState:
-    """A state machine's state after the entries up to `index`, if it fits in a few
-    bytes."""
+    """A state machine's state after the entries up to `index`, if it fits in a few bytes."""
 
     index: LogIndex
     data: bytes

@@ -66,7 +66,7 @@ class Liveness:
         before, less a margin for clocks of different rate. (If the connection breaks, both ends
         notice at once, and the lease is void.)"""
         self.round_trip_seconds = 0.0
-        """Of the last ping that was answered."""
+        """Measured with the last ping that was answered."""
 
     def promised(self, silence_seconds: float) -> None:
         """Sets the silence after which the peer considers us gone, and not before."""

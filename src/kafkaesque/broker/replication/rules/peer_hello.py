@@ -59,7 +59,7 @@ class Purpose(IntEnum):
     """To become the link of this pair."""
     INTRODUCTION = 1
     """To make calls only: no Raft messages, and not the link of the pair. A broker that is about to
-    join knows neither its generation nor which broker it is talking to."""
+    join has no generation yet and cannot name the broker at the other end."""
 
 
 class PeerHello(NamedTuple):

@@ -44,7 +44,7 @@ class Backlog:
         self.held_end_offset = Offset(0)
         """The end of the batches that are proposed but not in the log."""
         self.refusal: StorageFailed | None = None
-        """Why the disk refused the first write."""
+        """The error of the first refused write; None while the disk accepts writes."""
         self._refused_ticks = 0
 
     def refused(self, error: StorageFailed) -> bool:
@@ -65,7 +65,7 @@ class Backlog:
 
 
 class _Pending(NamedTuple):
-    """What must be durable before `token` is reported to Raft."""
+    """The positions that must be durable before `token` is reported to Raft."""
 
     token: SyncToken
     journal_position: int

@@ -35,7 +35,7 @@ class StateMachine(Protocol):
     def control(self, payload: bytes) -> None:
         """A payload of `propose_control`, called on any member, is committed."""
 
-    def cut(self, end_offset: Offset) -> None:
+    def truncated(self, end_offset: Offset) -> None:
         """The log was truncated to `end_offset`. Nothing committed was lost."""
 
     def installing(self, snapshot: Snapshot) -> None:

@@ -175,7 +175,7 @@ def restart_takes_all_for_committed(patches: Patches) -> None:
 
 
 def producers_outlive_a_cut(patches: Patches) -> None:
-    patches.set(Partition, "cut", lambda self, end_offset: None)
+    patches.set(Partition, "truncated", lambda self, end_offset: None)
 
     def lose(self: Partition) -> None:
         self._appended.clear()
