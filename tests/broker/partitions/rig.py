@@ -1,4 +1,4 @@
-"""A partition on a real log in a temporary directory, with a clock that moves when told."""
+"""A partition on a real log in a temporary directory, with a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class StepClock:
 
 
 class GatedCalls(SystemCalls):
-    """Syncs wait until `gate` is set, or fail if `broken`; segments take no more than `room_bytes` at
-    once."""
+    """Syncs wait until `gate` is set, or fail if `broken`. A segment accepts writes of at most
+    `room_bytes`."""
 
     def __init__(self) -> None:
         import threading
@@ -164,7 +164,7 @@ async def open_rig(
 
 
 class Nowhere:
-    """An outbox of a node whose peers are played by the test, if by anybody."""
+    """The outbox of a node whose peers, if any, are played by the test."""
 
     lease_ends_s = 2.0**40
 

@@ -124,7 +124,7 @@ async def test_answers_come_in_the_order_of_the_decisions(rig: Rig, host: GroupS
 
 
 @story
-async def test_failed_disk_ends_the_coordination_and_everyone_is_told(
+async def test_failed_disk_fails_the_request_and_the_shard_stops_serving(
     rig: Rig, host: GroupShard
 ) -> None:
     await host.ask(commit(1), CommitAnswer)
@@ -135,10 +135,10 @@ async def test_failed_disk_ends_the_coordination_and_everyone_is_told(
         host.reading()
 
 
-def test_leader_that_hands_over_has_its_clients_ask_again_here(tmp_path: Path) -> None:
-    """Told that it is elsewhere, librdkafka looks once, finds the same and gives up."""
+def test_clients_of_a_leader_that_hands_over_retry_here(tmp_path: Path) -> None:
+    """On NOT_COORDINATOR librdkafka looks the coordinator up once, finds the same one and gives up."""
 
-    async def told() -> None:
+    async def story() -> None:
         async with open_rig(
             tmp_path, COMPACTED, members=(ME, PEER, OTHER), flush_always=False
         ) as rig:
@@ -148,19 +148,19 @@ def test_leader_that_hands_over_has_its_clients_ask_again_here(tmp_path: Path) -
                 await host.ask(commit(1), CommitAnswer)
             host.close(SHUT)
 
-    asyncio.run(told())
+    asyncio.run(story())
 
 
-def test_what_is_read_anew_and_not_committed_yet_is_not_told(tmp_path: Path) -> None:
-    """A decision may still vanish with its leader: nobody may act on it (found by simulation)."""
+def test_reloaded_decision_is_not_visible_before_it_is_committed(tmp_path: Path) -> None:
+    """A decision may still be lost with its leader: no client may act on it (found by simulation)."""
 
-    async def told() -> None:
+    async def story() -> None:
         async with open_rig(
             tmp_path, COMPACTED, members=(ME, PEER, OTHER), flush_always=False
         ) as rig:
             host = new_host(rig)
             asking = asyncio.create_task(host.ask(commit(7), CommitAnswer))
-            await asyncio.sleep(0)  # one turn of the loop: it is appended, and nobody else has it
+            await asyncio.sleep(0)  # one turn of the loop: it is appended, and no other node has it
             assert rig.partition.high_watermark < rig.partition.log_end_offset
             host._reload(StorageFailed("the disk is full"))
             with pytest.raises(CoordinatorLoading):
@@ -176,12 +176,12 @@ def test_what_is_read_anew_and_not_committed_yet_is_not_told(tmp_path: Path) -> 
             assert committed(host) == 7
             host.close(SHUT)
 
-    asyncio.run(told())
+    asyncio.run(story())
 
 
 @story
 async def test_request_while_a_deadline_is_due_is_served(rig: Rig, host: GroupShard) -> None:
-    """uvloop's handle of a timer that is already due does not tell its time."""
+    """uvloop's handle of a timer that is already due does not return its time."""
     await host.ask(lambda registry, token, now: registry.join(JOIN, token, now), JoinAnswer)
     rig.clock.advance(100_000)
     host._set_timer()
@@ -202,7 +202,7 @@ async def test_restart_loads_what_was_committed(rig: Rig, host: GroupShard) -> N
 
 
 @story
-async def test_caller_that_goes_away_leaves_nothing_waiting(rig: Rig, host: GroupShard) -> None:
+async def test_cancelled_caller_leaves_nothing_waiting(rig: Rig, host: GroupShard) -> None:
     host.registry = new_registry(delay_ms=60_000)
     host.registry.loaded(Moment(rig.clock.monotonic(), rig.clock.wall_ms()))
     asking = asyncio.create_task(
@@ -215,7 +215,7 @@ async def test_caller_that_goes_away_leaves_nothing_waiting(rig: Rig, host: Grou
     assert host.registry.waiting_count() == 0
 
 
-def test_many_records_are_cut_into_batches_that_fit() -> None:
+def test_many_records_are_split_into_batches_that_fit() -> None:
     records = [LogRecord(b"k" * 100, b"v" * 10_000) for _ in range(200)]
     parts = list(parts_of(records))
     assert [record for part in parts for record in part] == records

@@ -1,4 +1,4 @@
-"""A leader whose disk is full holds a batch in memory. Nobody may take it for more than that."""
+"""A leader whose disk is full holds a batch in memory: it counts as neither durable nor committed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def make_room(rig: Rig) -> None:
     await commit_all(rig)
 
 
-def test_held_batch_is_not_acknowledged_before_it_is_committed_though_one_copy_would_do(
+def test_held_batch_is_not_acknowledged_before_it_is_committed_even_with_acks_1(
     tmp_path: Path,
 ) -> None:
     async def story(rig: Rig) -> None:
@@ -77,8 +77,8 @@ def test_held_batch_is_not_acknowledged_before_it_is_committed_though_one_copy_w
     play(tmp_path, story)
 
 
-def test_producers_are_not_saved_while_they_tell_of_what_is_held(tmp_path: Path) -> None:
-    """After a restart without it a retry would be taken for a duplicate, and acknowledged."""
+def test_producers_are_not_saved_while_they_include_a_held_batch(tmp_path: Path) -> None:
+    """After a restart without the batch, a retry would be taken for a duplicate and acknowledged."""
 
     async def story(rig: Rig) -> None:
         append(rig, b"a", 0)
@@ -94,7 +94,7 @@ def test_producers_are_not_saved_while_they_tell_of_what_is_held(tmp_path: Path)
     play(tmp_path, story)
 
 
-def test_coordinator_that_begins_anew_reads_what_was_held(tmp_path: Path) -> None:
+def test_reloaded_coordinator_reads_held_batches(tmp_path: Path) -> None:
     async def story(rig: Rig) -> None:
         host = new_host(rig)
         first = asyncio.create_task(host.ask(commit(50), CommitAnswer))

@@ -1,4 +1,4 @@
-"""The cleaner of a node on a real partition: what it takes on, and what it leaves alone."""
+"""The cleaner of a node on a real partition: which logs it cleans, and how far."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_dirty_log_is_cleaned_and_stays_as_it_is_after(tmp_path: Path) -> 
 
 
 @on_a_loop
-async def test_what_a_follower_lacks_is_not_cleaned(tmp_path: Path) -> None:
+async def test_batches_that_a_follower_lacks_are_not_cleaned(tmp_path: Path) -> None:
     async with open_rig(tmp_path, COMPACTED, members=(ME, PEER, OTHER)) as rig:
         await append(rig, 40)
         cleaner = cleaner_of(rig)
@@ -96,7 +96,7 @@ async def test_what_a_follower_lacks_is_not_cleaned(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_log_that_deletes_is_none_of_its_business(tmp_path: Path) -> None:
+async def test_log_that_only_deletes_is_not_cleaned(tmp_path: Path) -> None:
     async with open_rig(tmp_path, TopicConfig(segment_bytes=300)) as rig:
         await append(rig, 20)
         cleaner = cleaner_of(rig)
@@ -118,7 +118,7 @@ async def test_last_segment_of_a_quiet_log_is_closed_and_cleaned(tmp_path: Path)
         assert values(rig) == [b"v17", b"v18", b"v19"]
 
 
-def test_aborted_transactions_whose_markers_go_are_forgotten() -> None:
+def test_aborted_transactions_whose_markers_are_removed_are_forgotten() -> None:
     index = AbortedIndex()
     for first in (10, 20, 30):
         index.add(7, first, first + 5, first + 6)  # type: ignore[arg-type]
@@ -138,7 +138,7 @@ BOTH = TopicConfig(
 
 
 async def write(rig: Rig, *pairs: tuple[bytes, bytes]) -> None:
-    """Keys and values, each a batch of now."""
+    """Keys and values, each as a batch with the current time."""
     for key, value in pairs:
         record = Record(Offset(0), rig.clock.wall_ms(), key, value)
         done = rig.partition.append(memoryview(encode_batch([record])), all_replicas=True)
@@ -154,7 +154,7 @@ def updates(count: int) -> list[tuple[bytes, bytes]]:
 
 
 @on_a_loop
-async def test_log_that_compacts_and_deletes_loses_old_keys_and_of_young_ones_old_values(
+async def test_log_that_compacts_and_deletes_drops_old_keys_and_superseded_values(
     tmp_path: Path,
 ) -> None:
     async with open_rig(tmp_path, BOTH) as rig:

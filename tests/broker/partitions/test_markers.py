@@ -26,7 +26,7 @@ def test_marker_is_read_back_and_is_a_control_batch(is_commit: bool) -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [(b"", b""), (b"\0\0\0\5", b"\0\0\0\0\0\1"), (b"\0\0\0\1", b"")]
 )
-def test_control_record_of_another_kind_is_no_marker(key: bytes, value: bytes) -> None:
+def test_control_record_of_another_kind_is_not_a_marker(key: bytes, value: bytes) -> None:
     assert (
         decode_marker(encode_batch([Record(Offset(0), NOW, key, value)], is_control=True)) is None
     )

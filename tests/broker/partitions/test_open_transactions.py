@@ -20,7 +20,7 @@ def offsets(*numbers: int) -> list[Offset]:
     return [Offset(number) for number in numbers]
 
 
-def test_nothing_open_is_stable_up_to_the_high_watermark() -> None:
+def test_without_open_transactions_everything_to_the_high_watermark_is_stable() -> None:
     assert OpenTransactions().stable_offset(Offset(9)) == 9
 
 
@@ -70,7 +70,7 @@ def test_committed_transaction_and_marker_without_records_leave_no_trace() -> No
     assert len(table.aborted) == 0
 
 
-def test_search_ends_where_nothing_later_can_reach_back() -> None:
+def test_search_ends_where_no_later_transaction_can_overlap() -> None:
     index = AbortedIndex()
     index.add(ONE, *offsets(0, 5, 2))
     index.add(TWO, *offsets(2, 8, 9))
@@ -80,7 +80,7 @@ def test_search_ends_where_nothing_later_can_reach_back() -> None:
     assert [one.first_offset for one in index.between(*offsets(0, 99))] == [0, 2, 9]
 
 
-def test_aborted_transactions_go_with_their_records() -> None:
+def test_aborted_transactions_are_dropped_with_their_records() -> None:
     index = AbortedIndex()
     index.add(ONE, *offsets(0, 5, 6))
     index.add(TWO, *offsets(6, 8, 9))
@@ -89,8 +89,8 @@ def test_aborted_transactions_go_with_their_records() -> None:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_marker_takes_the_guard_away(is_commit: bool) -> None:
-    """Verified before the end, appended after it: that record would belong to no transaction."""
+def test_marker_revokes_the_guard(is_commit: bool) -> None:
+    """A record that is verified before the end and appended after it would belong to no transaction."""
     table = OpenTransactions()
     guard = table.guard(ONE, EPOCH, 0)
     assert table.holds(ONE, guard)
@@ -98,7 +98,7 @@ def test_marker_takes_the_guard_away(is_commit: bool) -> None:
     assert not table.holds(ONE, guard)
 
 
-def test_guard_is_shared_remembers_the_lowest_sequence_and_goes_with_leadership() -> None:
+def test_guard_is_shared_keeps_the_lowest_sequence_and_ends_with_the_leadership() -> None:
     table = OpenTransactions()
     guard = table.guard(ONE, EPOCH, 5)
     assert table.guard(ONE, EPOCH, 3) is guard
@@ -108,14 +108,14 @@ def test_guard_is_shared_remembers_the_lowest_sequence_and_goes_with_leadership(
     assert not table.holds(ONE, guard)
 
 
-def test_guards_are_bounded_and_the_oldest_goes() -> None:
+def test_guards_are_bounded_and_the_oldest_is_dropped() -> None:
     table = OpenTransactions()
     guards = [table.guard(ProducerId(number), EPOCH, 0) for number in range(GUARDS_MAX + 1)]
     assert not table.holds(ProducerId(0), guards[0])
     assert table.holds(ProducerId(GUARDS_MAX), guards[-1])
 
 
-def test_snapshot_restores_all_that_the_log_told() -> None:
+def test_snapshot_restores_everything_folded_from_the_log() -> None:
     table = OpenTransactions()
     table.wrote(ONE, Offset(0))
     table.ended(ONE, Offset(1), is_commit=False)
@@ -127,7 +127,7 @@ def test_snapshot_restores_all_that_the_log_told() -> None:
     assert restored.aborted.rows() == table.aborted.rows() == [(1, 0, 1, 2)]
 
 
-def test_guard_of_an_older_epoch_does_not_take_away_that_of_a_newer_one() -> None:
+def test_guard_of_an_older_epoch_does_not_revoke_that_of_a_newer_one() -> None:
     table = OpenTransactions()
     newer = table.guard(ONE, ProducerEpoch(2), 0)
     late = table.guard(ONE, ProducerEpoch(1), 5)

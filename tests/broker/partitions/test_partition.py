@@ -1,4 +1,4 @@
-"""What is visible when, what is acknowledged when, and what an append does to the log."""
+"""When records are visible, when they are acknowledged, and how an append changes the log."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_record_is_invisible_and_unacknowledged_until_it_is_synced(tmp_path: Pat
     run(story())
 
 
-def test_changed_settings_hold_for_the_next_batch(tmp_path: Path) -> None:
+def test_changed_settings_apply_to_the_next_batch(tmp_path: Path) -> None:
     async def story() -> None:
         async with open_rig(tmp_path, flush_always=False) as rig:
             append(rig.partition, batch(b"a"))
@@ -89,8 +89,8 @@ def test_changed_settings_hold_for_the_next_batch(tmp_path: Path) -> None:
     run(story())
 
 
-def test_lone_replica_lets_acks_1_wait_for_what_it_will_show(tmp_path: Path) -> None:
-    """Whoever was told of a record can read it back at once."""
+def test_acks_1_waits_for_the_commit_on_a_lone_replica(tmp_path: Path) -> None:
+    """A client whose record was acknowledged can read it back at once."""
 
     async def story() -> None:
         async with open_rig(tmp_path) as rig:
@@ -167,7 +167,7 @@ def test_flush_never_shows_and_acknowledges_from_the_page_cache(tmp_path: Path) 
     run(story())
 
 
-def test_readers_of_a_lone_broker_are_told_of_a_write_that_needs_no_sync(tmp_path: Path) -> None:
+def test_readers_of_a_lone_broker_are_woken_by_a_write_that_needs_no_sync(tmp_path: Path) -> None:
     async def story() -> None:
         async with open_rig(tmp_path, flush_always=False) as rig:
             watcher = BytesAwaited(1, asyncio.get_running_loop())
@@ -181,7 +181,9 @@ def test_readers_of_a_lone_broker_are_told_of_a_write_that_needs_no_sync(tmp_pat
 def test_batch_after_flush_messages_became_one_is_synced_and_acknowledged(tmp_path: Path) -> None:
     async def story() -> None:
         async with open_rig(tmp_path, flush_always=False) as rig:
-            append(rig.partition, batch(b"a"))  # committed by the write: Raft does not know it yet
+            append(
+                rig.partition, batch(b"a")
+            )  # committed by the write: Raft is not informed of it yet
             rig.partition.set_config(replace(rig.partition.config, flush_messages=1))
             for value in (b"b", b"c"):
                 appended = append(rig.partition, batch(value))
@@ -195,7 +197,7 @@ def test_batch_after_flush_messages_became_one_is_synced_and_acknowledged(tmp_pa
     run(story())
 
 
-def test_commit_is_reported_though_a_later_batch_is_committed_by_its_write(
+def test_commit_is_reported_even_if_a_later_batch_is_committed_by_its_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch that comes right after a sync, before its commit is reported, must not hide it."""
@@ -234,7 +236,7 @@ def test_flush_messages_syncs_before_the_last_of_them_is_acknowledged(tmp_path: 
     run(story())
 
 
-def test_flush_ms_syncs_what_has_waited_long_enough(tmp_path: Path) -> None:
+def test_flush_ms_syncs_records_that_have_waited_long_enough(tmp_path: Path) -> None:
     async def story() -> None:
         config = TopicConfig(flush_ms=100)
         async with open_rig(tmp_path, config, flush_always=False) as rig:
@@ -277,7 +279,7 @@ def test_append_time_topic_stamps_the_broker_time(tmp_path: Path) -> None:
     run(story())
 
 
-def test_retry_of_an_idempotent_batch_is_answered_and_not_appended(tmp_path: Path) -> None:
+def test_retry_of_an_idempotent_batch_is_acknowledged_and_not_appended(tmp_path: Path) -> None:
     async def story() -> None:
         async with open_rig(tmp_path, flush_always=False) as rig:
             append(rig.partition, batch(b"a", producer=5, sequence=0))
@@ -289,10 +291,10 @@ def test_retry_of_an_idempotent_batch_is_answered_and_not_appended(tmp_path: Pat
     run(story())
 
 
-def test_busy_leader_whose_lease_is_over_takes_batches_and_calls_none_a_gap(
+def test_busy_leader_whose_lease_is_over_accepts_batches_and_reports_no_gap(
     tmp_path: Path,
 ) -> None:
-    """A majority decides whether it still leads; the gap may be in its knowledge of the log."""
+    """A majority decides whether it still leads; its own log may be the one that lacks a batch."""
 
     async def story() -> None:
         async with open_rig(tmp_path, members=(ME, PEER, OTHER), flush_always=False) as rig:
@@ -367,7 +369,7 @@ def test_too_few_replicas_for_min_insync_refuse_acks_all_only(tmp_path: Path) ->
     run(story())
 
 
-def test_epoch_of_another_time_is_refused(tmp_path: Path) -> None:
+def test_other_leader_epoch_is_refused(tmp_path: Path) -> None:
     async def story() -> None:
         async with open_rig(tmp_path) as rig:
             rig.partition.check_epoch(-1)
@@ -380,7 +382,7 @@ def test_epoch_of_another_time_is_refused(tmp_path: Path) -> None:
     run(story())
 
 
-def test_deleted_prefix_is_out_of_range_and_never_comes_back(tmp_path: Path) -> None:
+def test_deleted_prefix_is_out_of_range_and_stays_deleted(tmp_path: Path) -> None:
     async def story() -> None:
         async with open_rig(tmp_path, flush_always=False) as rig:
             await committed(rig.partition, batch(b"a", b"b", b"c"))
@@ -451,8 +453,8 @@ def test_closing_wakes_readers_and_fails_writers(tmp_path: Path) -> None:
     run(story())
 
 
-def test_batch_behind_a_damaged_header_is_served_and_the_damaged_one_is_not(tmp_path: Path) -> None:
-    """A walk from the sparse index cannot pass a header whose length is wrong."""
+def test_batch_after_a_damaged_header_is_served_and_the_damaged_one_is_not(tmp_path: Path) -> None:
+    """A scan from the sparse index cannot pass a header whose length is wrong."""
 
     async def story() -> None:
         async with open_rig(tmp_path, flush_always=False) as rig:
@@ -505,10 +507,10 @@ def test_batch_with_a_flipped_bit_that_no_checksum_covers_is_not_served(
 
 
 @pytest.mark.parametrize("bit", [0, 7, 37, 56, 63, 72, 90, 130])
-def test_producers_behind_a_damaged_header_are_known_after_a_restart(
+def test_producers_after_a_damaged_header_are_known_after_a_restart(
     tmp_path: Path, bit: int
 ) -> None:
-    """Or their retries would be appended twice (found by `fault run single-flipped-bit`)."""
+    """Otherwise their retries would be appended twice (found by `fault run single-flipped-bit`)."""
 
     async def story() -> None:
         async with open_rig(tmp_path, flush_always=False) as rig:
@@ -533,11 +535,11 @@ def flip(path: str, position: int, bit: int) -> None:
         file.write(bytes([byte ^ 1 << bit]))
 
 
-def test_gap_behind_a_change_of_leaders_sends_the_producer_back_to_its_first_batch(
+def test_gap_after_a_change_of_leaders_makes_the_producer_retry_its_first_batch(
     tmp_path: Path,
 ) -> None:
-    """What the last leader refused is missing; a word of a gap would make the client send all anew,
-    also what was appended (found by `fault run rolling-restart`)."""
+    """The batch that the last leader refused is missing. OUT_OF_ORDER_SEQUENCE would make the client
+    send everything again, including what was appended (found by `fault run rolling-restart`)."""
 
     def of_producer(sequence: int) -> memoryview:
         return batch(b"v", producer=7, sequence=sequence)
@@ -557,9 +559,10 @@ def test_gap_behind_a_change_of_leaders_sends_the_producer_back_to_its_first_bat
     run(story())
 
 
-def test_what_a_producer_sent_behind_a_refused_batch_is_no_gap(tmp_path: Path) -> None:
-    """A leader that hands over refuses a batch, and the next ones are on their way already. Told of
-    a gap librdkafka sends all anew under a new epoch (found by `fault run rolling-restart`)."""
+def test_batches_sent_after_a_refused_one_are_not_a_gap(tmp_path: Path) -> None:
+    """A leader that hands over refuses a batch while the next ones are in flight. On
+    OUT_OF_ORDER_SEQUENCE librdkafka sends everything again in a new epoch (found by `fault run
+    rolling-restart`)."""
 
     async def story() -> None:
         async with open_rig(tmp_path, members=(ME, PEER, OTHER), flush_always=False) as rig:

@@ -1,4 +1,4 @@
-"""A partition that is opened again after the disk refused it, with the node's sync journal."""
+"""A partition that is reopened after a disk error, with the node's sync journal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ INDEX = PartitionIndex(0)
 
 
 class TableRig:
-    """One partition, of which this node is the only member; every round goes by the journal."""
+    """One partition with this node as its only member. Every sync round uses the journal."""
 
     def __init__(self, table: PartitionTable, calls: GatedCalls, replicas: ReplicaSet) -> None:
         self.table = table
@@ -44,14 +44,14 @@ class TableRig:
         return partition
 
     async def append(self) -> None:
-        """And wait until it is durable."""
+        """Append a batch and wait until it is durable."""
         partition = self.partition
         await until(lambda: partition.leads)
         partition.append(batch(b"value"), all_replicas=True)
         await until(lambda: partition.high_watermark == partition.log_end_offset)
 
     async def fail(self) -> None:
-        """The disk refuses the partition, which is opened again."""
+        """Fail the disk of the partition, and wait until it is reopened."""
         failed = self.partition
         failed.replica.sync_failed(StorageFailed("refused"))
         self.table.reopen_later(failed)
@@ -97,10 +97,10 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition_table, "REOPEN_SECONDS", 0.0)
 
 
-def test_what_only_the_journal_holds_is_there_when_a_partition_is_opened_again(
+def test_reopened_partition_has_what_only_the_journal_holds(
     tmp_path: Path,
 ) -> None:
-    """Also in a segment of which the log's small files say nothing yet."""
+    """Also in a segment that the log's small files do not list yet."""
 
     async def story(rig: TableRig) -> None:
         await rig.append()
@@ -118,7 +118,7 @@ def test_what_only_the_journal_holds_is_there_when_a_partition_is_opened_again(
     run(tmp_path, story)
 
 
-def test_what_only_the_journal_holds_is_there_when_the_file_of_a_partition_failed(
+def test_partition_whose_file_failed_has_what_only_the_journal_holds(
     tmp_path: Path,
 ) -> None:
     async def story(rig: TableRig) -> None:
@@ -138,10 +138,10 @@ def test_what_only_the_journal_holds_is_there_when_the_file_of_a_partition_faile
 
 
 @pytest.mark.pure
-def test_producers_that_cannot_be_saved_do_not_end_the_upkeep(
+def test_producers_that_cannot_be_saved_do_not_end_maintenance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it raises stops the node; a snapshot is only a short cut for the next start."""
+    """An exception there would stop the node, and a snapshot is only a shortcut for the next start."""
     tried: list[Partition] = []
 
     def no_room(partition: Partition) -> None:

@@ -1,4 +1,4 @@
-"""What a partition still knows of its producers when their records are gone and it was not stopped."""
+"""Producer state that survives the deletion of its records and a crash."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def killed(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("is_stale", [False, True])
-def test_retry_of_a_batch_that_was_deleted_is_no_new_one(tmp_path: Path, is_stale: bool) -> None:
+def test_retry_of_a_deleted_batch_is_recognised(tmp_path: Path, is_stale: bool) -> None:
     async def story() -> None:
         async with open_rig(tmp_path / "running") as rig:
             await write(rig.partition, 0, b"a")
@@ -49,13 +49,13 @@ def test_retry_of_a_batch_that_was_deleted_is_no_new_one(tmp_path: Path, is_stal
             left = killed(tmp_path)
         async with open_rig(left, clean=False) as rig:
             assert rig.partition.log_start_offset == 2
-            assert await write(rig.partition, 1, b"b") == 1, "where it stood"
+            assert await write(rig.partition, 1, b"b") == 1, "where it was"
             assert await write(rig.partition, 2, b"c") == 2
 
     run(story())
 
 
-def test_log_that_begins_within_a_batch_knows_it_once(tmp_path: Path) -> None:
+def test_batch_that_the_log_start_splits_is_counted_once(tmp_path: Path) -> None:
     async def story() -> None:
         async with open_rig(tmp_path / "running") as rig:
             await write(rig.partition, 0, b"a")
@@ -70,8 +70,8 @@ def test_log_that_begins_within_a_batch_knows_it_once(tmp_path: Path) -> None:
     run(story())
 
 
-def test_snapshots_that_come_later_do_not_push_out_the_one_at_the_start(tmp_path: Path) -> None:
-    """They may lie behind what a power cut leaves of the log."""
+def test_later_snapshots_do_not_replace_the_one_at_the_log_start(tmp_path: Path) -> None:
+    """They may be beyond the end of the log that a power cut leaves."""
 
     async def story() -> None:
         async with open_rig(tmp_path) as rig:
@@ -88,7 +88,7 @@ def test_snapshots_that_come_later_do_not_push_out_the_one_at_the_start(tmp_path
     run(story())
 
 
-def test_full_disk_is_freed_though_the_producers_cannot_be_saved(
+def test_full_disk_is_freed_even_if_the_producers_cannot_be_saved(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story() -> None:
@@ -103,7 +103,7 @@ def test_full_disk_is_freed_though_the_producers_cannot_be_saved(
     assert "producers are forgotten with their records" in caplog.text
 
 
-def test_marker_that_comes_when_all_of_its_producer_is_gone_is_too_late(tmp_path: Path) -> None:
+def test_late_marker_is_rejected_although_the_records_are_deleted(tmp_path: Path) -> None:
     async def story() -> None:
         async with open_rig(tmp_path / "running") as rig:
             await append(rig.partition, transactional(epoch=2), guard(rig.partition, epoch=2))
@@ -117,7 +117,7 @@ def test_marker_that_comes_when_all_of_its_producer_is_gone_is_too_late(tmp_path
     run(story())
 
 
-def test_transaction_that_is_open_stays_so(tmp_path: Path) -> None:
+def test_open_transaction_stays_open(tmp_path: Path) -> None:
     async def story() -> None:
         async with open_rig(tmp_path / "running") as rig:
             await append(rig.partition, transactional(), guard(rig.partition))
@@ -132,8 +132,8 @@ def test_transaction_that_is_open_stays_so(tmp_path: Path) -> None:
     run(story())
 
 
-def test_kill_between_saving_and_deleting_leaves_all_as_it_was(tmp_path: Path) -> None:
-    """What is saved for the new start does not tell what was aborted before it (simulation, seed 704)."""
+def test_kill_between_saving_and_deleting_changes_nothing(tmp_path: Path) -> None:
+    """The snapshot of the new start lacks the transactions aborted before it (simulation, seed 704)."""
 
     async def story() -> None:
         async with open_rig(tmp_path / "running") as rig:

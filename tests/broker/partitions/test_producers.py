@@ -1,4 +1,4 @@
-"""Rules of idempotent producers: what may follow what, and what a retry is told."""
+"""Rules of idempotent producers: which sequences are accepted, and the result of a retry."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_batch_before_the_expected_one_is_a_retry_or_too_late(
     assert table.is_repeated(batch(sequence, epoch=epoch)) is is_repeated
 
 
-def test_first_sequence_after_the_last_is_no_retry(table: ProducerTable) -> None:
+def test_first_sequence_after_the_last_is_not_a_retry(table: ProducerTable) -> None:
     table.apply(batch(2**31 - 1, epoch=1))
     assert not table.is_repeated(batch(0, epoch=1))
     assert table.is_repeated(batch(2**31 - 1, epoch=1))
@@ -144,8 +144,8 @@ def test_first_sequence_after_the_last_is_no_retry(table: ProducerTable) -> None
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), max_size=30))
-def test_snapshot_and_the_log_behind_it_equal_the_whole_log(steps: list[tuple[int, int]]) -> None:
-    """Whatever was appended, cutting the fold in two by a snapshot changes nothing."""
+def test_snapshot_and_the_log_after_it_equal_the_whole_log(steps: list[tuple[int, int]]) -> None:
+    """A snapshot in the middle of any sequence of appends does not change the result of the fold."""
     whole = ProducerTable(Offset(0))
     headers, sequence, epoch, offset = [], 0, 0, 0
     for bump, count in steps:

@@ -1,4 +1,4 @@
-"""Transactions in a partition on a real log: who may write, what is stable, what a restart knows."""
+"""Transactions in a partition on a real log: who may write, what is stable, what a restart restores."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_batch_that_was_verified_before_the_end_is_not_appended_after_it(tmp_pat
     run(story())
 
 
-def test_first_batch_must_not_jump_over_one_that_still_waits(tmp_path: Path) -> None:
+def test_first_batch_must_not_skip_one_that_is_being_verified(tmp_path: Path) -> None:
     async def story() -> None:
         async with open_rig(tmp_path) as rig:
             held = guard(rig.partition, sequence=0)
@@ -187,7 +187,7 @@ def test_open_and_aborted_transactions_are_known_after_reopening(
     run(story())
 
 
-def test_reader_of_stable_records_is_not_woken_by_what_it_cannot_see(tmp_path: Path) -> None:
+def test_read_committed_reader_is_not_woken_by_records_it_cannot_see(tmp_path: Path) -> None:
     async def story() -> None:
         async with open_rig(tmp_path) as rig:
             loop = asyncio.get_running_loop()
@@ -232,7 +232,7 @@ TARGET = TopicPartition("t", PartitionIndex(0))
 
 
 class Sink:
-    """Where markers go; none arrives until `open`."""
+    """Receives markers; none arrives until `open`."""
 
     def __init__(self) -> None:
         self.sent: list[Markers] = []
@@ -271,7 +271,7 @@ def ask_to_end(host: TransactionShard, producer: ProducerIdentity) -> asyncio.Ta
     return asyncio.get_running_loop().create_task(work)
 
 
-def test_markers_leave_only_when_the_decision_is_durable(tmp_path: Path) -> None:
+def test_markers_are_sent_only_when_the_decision_is_durable(tmp_path: Path) -> None:
     async def story() -> None:
         async with open_rig(tmp_path) as rig:
             sink = Sink()
@@ -337,7 +337,7 @@ def test_next_transaction_waits_for_the_markers_of_the_last(tmp_path: Path) -> N
     run(story())
 
 
-def test_next_transaction_is_told_when_the_markers_take_too_long(
+def test_next_transaction_is_rejected_when_the_markers_take_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transaction_coordinator, "ENDING_SECONDS_MAX", 0.01)

@@ -1,6 +1,6 @@
 """The invariants of Raft (paper, figure 3) and of our own promises, each a small check.
 
-They know everything at once, as no node does: all disks, and everything that was ever committed.
+They see the global state, as no node does: all disks, and everything that was ever committed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Checkers:
         self._commits: dict[MemberId, LogIndex] = {}
         self._entries: dict[tuple[LogIndex, Term], tuple[object, Term]] = {}
         self._committed: list[Term] = [Term(0)]
-        """By index: the term of the entry that was committed there, for good."""
+        """The term of the entry that was committed at each index."""
         self._applied: dict[LogIndex, object] = {}
 
     @property
@@ -172,13 +172,13 @@ class Checkers:
         self._terms[node.node_id] = Term(0)
 
     def restarted(self, node: Node) -> None:
-        """An incarnation may know less, but never less than its disk promised."""
+        """A restarted node may have lost state, but nothing that its disk promised."""
         self._terms[node.node_id] = node.disk.durable.hard_state.term
 
-    # Ends of phases
+    # After a phase
 
     def at_end(self) -> None:
-        """All logs agree with all that was committed."""
+        """All logs agree with everything that was committed."""
         for node in self._nodes.values():
             image = node.disk.written
             for entry in image.entries:
@@ -205,9 +205,11 @@ class Checkers:
         leader = self.leader_node()
         status = leader.raft.status()
         require(status.commit_index == status.last_index, "all is committed in peace", status)
-        require(status.leadership.is_confirmed, "the term is confirmed in peace", status)
+        require(status.leadership.is_confirmed, "the term is confirmed after the faults", status)
         for node_id in status.membership.nodes:
             other = self._nodes[node_id].raft.status()
             require(other.commit_index == status.commit_index, "all know it in peace", other)
             require(other.applied_index == status.commit_index, "all applied it in peace", other)
-            require(other.leadership.leader_id == leader.node_id, "all follow in peace", other)
+            require(
+                other.leadership.leader_id == leader.node_id, "all follow after the faults", other
+            )

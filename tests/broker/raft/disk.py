@@ -74,7 +74,7 @@ class Image:
 
 
 def operations(ready: Ready) -> list[object]:
-    """In the order that Ready prescribes."""
+    """Applies a write in the order that Ready prescribes."""
     parts: list[object] = [ready.hard_state, ready.snapshot, ready.truncate_from, *ready.entries]
     return [part for part in parts if part is not None]
 
@@ -119,7 +119,7 @@ class Disk:
             self.pending.append((ready.token, todo))
 
     def sync(self, count: int | None = None) -> SyncToken | None:
-        """The oldest `count` writes reach the disk; the newest token among them."""
+        """Makes the oldest `count` writes durable. Returns the newest token among them."""
         count = len(self.pending) if count is None else count
         done, self.pending = self.pending[:count], self.pending[count:]
         for _, todo in done:
@@ -128,12 +128,12 @@ class Disk:
         return done[-1][0] if done else None
 
     def compact(self, snapshot: Snapshot) -> None:
-        """Only ever of what is applied, hence durable."""
+        """Only applied, hence durable, entries are compacted."""
         self.written.compact(snapshot)
         self.durable.compact(snapshot)
 
     def crash(self, choose: Callable[[int], int]) -> None:
-        """Of what was not synced a prefix survives, of `choose(n)` operations; sometimes without
+        """A prefix of the unsynced writes survives: `choose(n)` operations, sometimes without
         the hard states among them, which live in a file of their own."""
         todo = [operation for _, part in self.pending for operation in part]
         survivors = todo[: choose(len(todo) + 1)]

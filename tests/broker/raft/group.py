@@ -95,7 +95,7 @@ class Lone:
         self.drive()
 
     def sent(self, kind: type[M] | None = None) -> list[M]:
-        """What was sent since the last call, of this kind; the rest is forgotten too."""
+        """The messages of this kind that were sent since the last call. Clears the others too."""
         self.drive()
         sent: list[Any] = self._sent
         self._sent = []
@@ -119,7 +119,7 @@ class Lone:
 
 
 class Group:
-    """Nodes that reach each other, but for those in `down`."""
+    """Nodes that reach each other, except those in `down`."""
 
     def __init__(self, count: int = 3, **settings: Any) -> None:
         self.nodes = [Lone(node, range(count), **settings) for node in range(count)]

@@ -1,6 +1,6 @@
-"""The words of the scripts in tests/scripts/raft.
+"""The commands of the scripts in tests/scripts/raft.
 
-Nodes are numbers. What a node does is shown as it happens: `0 save`, `0 append`, `0 cut`, `0 sync`
+Nodes are numbers. The effects of each node are printed as they happen: `0 save`, `0 append`, `0 cut`, `0 sync`
 for its disk, `0>1 ...` for a message it sends (`lost` when the link is cut), `0 apply`, `0 read`,
 and `0 is ...` when its leadership changes. Entries are written index@term. Timeouts are not random:
 the election timeout of node n is the configured one plus n ticks.
@@ -65,7 +65,7 @@ class Node:
     raft: Raft
     is_up: bool = True
     holds_disk: bool = False
-    """Writes wait for the word `sync`."""
+    """Writes wait for the command `sync`."""
 
 
 def nodes_text(nodes: Iterable[MemberId]) -> str:
@@ -220,7 +220,7 @@ class Interpreter:
         yield from self._drive(node_id)
 
     def _lead(self, command: Command) -> Iterator[str]:
-        """lead NODE: holds an election that is not the subject, in one line"""
+        """lead NODE: holds an election and prints one line only"""
         trace = [*self._campaign(command), *self._settle(command)]
         node_id, node = self._node(command)
         if node.raft.leadership.role is not Role.LEADER:
@@ -228,7 +228,7 @@ class Interpreter:
         yield f"{node_id} leads in term {node.raft.leadership.term}"
 
     def _lapse(self, command: Command) -> Iterator[str]:
-        """So long nobody has heard a leader that anyone may be elected."""
+        """Ticks after which no node has heard a leader recently, so any of them may be elected."""
         for node in self._nodes.values():
             node.raft._state.clock.forget_leader()
         yield from ()
@@ -289,7 +289,7 @@ class Interpreter:
     # The network
 
     def _settle(self, command: Command) -> Iterator[str]:
-        """Deliver everything, in order, until nothing is on its way."""
+        """Deliver everything, in order, until nothing is in flight."""
         while self._network:
             yield from self._deliver_first()
 
@@ -306,7 +306,7 @@ class Interpreter:
             yield from self._drive(message.to)
 
     def _drop(self, command: Command) -> Iterator[str]:
-        """Lose everything that is on its way."""
+        """Lose everything that is in flight."""
         for message in self._network:
             yield f"dropped {message_text(message)}"
         self._network.clear()
@@ -346,7 +346,7 @@ class Interpreter:
         yield from self._drive(node_id)
 
     def _crash(self, command: Command) -> Iterator[str]:
-        """crash NODE: whatever was not synced is gone"""
+        """crash NODE: loses what was not synced"""
         node_id, node = self._node(command)
         node.is_up = node.holds_disk = False
         lost = [part for _, parts in node.disk.pending for part in parts]
@@ -368,7 +368,7 @@ class Interpreter:
         node.disk.compact(Snapshot(index, node.disk.term_at(index), membership, state))
         yield from ()
 
-    # What can be seen
+    # Inspection
 
     def _status(self, command: Command) -> Iterator[str]:
         chosen = [MemberId(int(word)) for word in command.arguments] or list(self._nodes)

@@ -1,6 +1,6 @@
-"""Bugs to plant: each takes one rule away, as someone might who found it needless.
+"""Planted bugs: each removes one rule, as if it were needless.
 
-A mutant patches a class for as long as a test lasts. `faults` is where its rule matters.
+A mutant patches a class for the duration of a test. `faults` are those under which its rule matters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Mutant:
     faults: Faults = CALM
     tick_count: int = 100
     heals: bool = False
-    """The rule is about progress: what breaks is the peace after the faults."""
+    """The rule is about progress: the failure shows after the faults."""
     hint: int = 0
     """A seed known to find it; the search starts there."""
 
@@ -171,7 +171,7 @@ def membership_changes_pile_up(patch: pytest.MonkeyPatch) -> None:
 
 def removed_node_never_campaigns(patch: pytest.MonkeyPatch) -> None:
     """Found by this simulation: a node that removed itself and then lost its leadership may have the
-    longest log, and without it nobody can be elected (thesis 4.2.2)."""
+    longest log, and without it no node can be elected (thesis 4.2.2)."""
     patch.setattr(
         MembershipHistory, "may_campaign", lambda self, node, commit: node in self.current.voters
     )

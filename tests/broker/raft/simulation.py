@@ -1,8 +1,8 @@
 """A few nodes, a bad network and disks that forget, driven by one seed; checked after every step.
 
-Small on purpose: one group, plain payloads. What a whole broker does under faults is the business
-of `kafkaesque sim`. A run has two phases: faults, under which nothing wrong may ever happen, and
-peace, in which the group must agree again and make progress.
+Small on purpose: one group, plain payloads. `kafkaesque sim` tests a whole broker under faults. A run
+has two phases: faults, during which every invariant must hold, and recovery, in which the group must
+agree again and make progress.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CONFIG = RaftConfig(
 
 @dataclass(frozen=True)
 class Faults:
-    """How bad it gets; chances in percent, per message or per tick."""
+    """The rates of faults, in percent, per message or per tick."""
 
     drop: int = 8
     duplicate: int = 5
@@ -55,25 +55,25 @@ class Faults:
     cut: int = 3
     heal: int = 5
     sync: int = 45
-    """That a node's oldest writes reach its disk in this tick."""
+    """The chance that a node's oldest writes reach its disk in a tick."""
     deliveries: int = 6
-    """Messages delivered in a tick, about."""
+    """The approximate number of messages delivered in a tick."""
     election_timeout_ticks: int = 8
     proposals: int = 40
-    """That a leader is asked to append, in a tick."""
+    """The chance that a leader gets a proposal in a tick."""
     spite: int = 0
     """The leader is partitioned from one node, or from all as soon as another campaigns."""
     lease_reads: bool = False
     quiesce: bool = False
     """Also: clients are silent for long stretches."""
     membership: int = 0
-    """That a leader is asked to change the members, in a tick."""
+    """The chance that a leader gets a membership change in a tick."""
     compaction: bool = False
 
 
 CALM = Faults()
 STORM = Faults(drop=15, crash=12, restart=30, cut=8, heal=8, sync=60, deliveries=9)
-"""Leaders hardly live long enough to commit: what remains of many terms meets in the logs."""
+"""Leaders hardly live long enough to commit, so logs contain uncommitted entries of many terms."""
 LEASES = Faults(
     crash=6,
     restart=40,
@@ -86,7 +86,7 @@ LEASES = Faults(
     spite=25,
     lease_reads=True,
 )
-"""Leases long against the time of an election; leaders cut off while others go on."""
+"""Leases are long compared to an election, and leaders are cut off while the others continue."""
 PEACE = Faults(drop=0, duplicate=0, crash=0, cut=0, heal=100, sync=100)
 
 
@@ -138,7 +138,7 @@ class Simulation:
         self.checkers.at_end()
 
     def heal(self, tick_count: int = 120) -> None:
-        """No more faults: within so many ticks all nodes hold and apply the same, and new too."""
+        """No more faults: within `ticks` all nodes hold and apply the same entries, new ones included."""
         self.faults = PEACE
         self.cuts.clear()
         for node in self._all():
@@ -164,7 +164,7 @@ class Simulation:
     # Events
 
     def _tick(self) -> None:
-        """All clocks run at one rate; within a tick the order is chance."""
+        """All clocks run at one rate; the order within a tick is random."""
         nodes = self._up()
         self.random.shuffle(nodes)
         for node in nodes:
@@ -210,7 +210,7 @@ class Simulation:
             self._after(node)
 
     def _use(self, node: Node) -> None:
-        """What clients and operators ask of a leader."""
+        """Requests of clients and operators to a leader."""
         if self.random.randrange(100) < self.faults.proposals:
             self._propose(node)
         if self.random.randrange(100) < self.faults.membership:
@@ -265,7 +265,7 @@ class Simulation:
     # Network
 
     def _deliver_one(self) -> None:
-        """Any message, so they overtake each other; some get lost and some come twice."""
+        """Delivers messages in random order; some are lost and some are duplicated."""
         if not self.network:
             return
         position = self.random.randrange(len(self.network))
@@ -306,7 +306,7 @@ class Simulation:
                 self.cuts |= {(one, node) for node in ids} | {(node, one) for node in ids}
 
     def _spite(self) -> None:
-        """The worst moment: when another node campaigns, partitions the leader and disturbs the third."""
+        """Partitions the leader at the worst moment, when another node campaigns, and disturbs the third."""
         leaders = [node for node in self._up() if node.raft.leadership.role is Role.LEADER]
         if not leaders:
             return
@@ -354,7 +354,7 @@ class Simulation:
     # The driver of one node
 
     def _after(self, node: Node) -> None:
-        """Handle Readies until there are none; the disk is synced when chance wants it."""
+        """Handle Readies until there are none; the disk is synced at random."""
         self.turns += 1
         node.raft.validate()
         self.checkers.after(node)

@@ -10,7 +10,7 @@ def ticks_until_timeout(clock: ElectionClock) -> int:
     return count
 
 
-def test_timeout_is_the_base_plus_what_chance_adds() -> None:
+def test_timeout_is_the_base_plus_jitter() -> None:
     assert ticks_until_timeout(ElectionClock(10, lambda bound: 0)) == 10
     assert ticks_until_timeout(ElectionClock(10, lambda bound: bound - 1)) == 19
 
@@ -25,8 +25,8 @@ def test_leader_is_heard_for_one_base_timeout() -> None:
     assert not clock.hears_leader
 
 
-def test_hurry_of_a_lost_leader_does_not_outlast_its_return() -> None:
-    """Else a leader that came back would be challenged after every heartbeat."""
+def test_short_timeout_after_a_lost_leader_ends_with_its_return() -> None:
+    """Otherwise a leader that came back would be challenged after every heartbeat."""
     clock = ElectionClock(10, lambda bound: 0)
     clock.heard_leader()
     clock.shorten_timeout()

@@ -1,4 +1,4 @@
-"""The entry of the package: what is refused, what a Ready holds, what a driver reports."""
+"""`Raft` as its driver uses it: refusals, the content of a Ready, reports of the driver."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_group_of_one_leads_and_commits_by_itself() -> None:
     assert node.sent() == []
 
 
-def test_sole_voter_commits_what_its_driver_has_written_already() -> None:
+def test_sole_voter_commits_entries_that_its_driver_has_written() -> None:
     node = Lone(voters=[0])
     node.raft.campaign()
     node.drive()
@@ -79,7 +79,7 @@ def test_sole_voter_commits_what_its_driver_has_written_already() -> None:
     assert node.commit == index + 1
 
 
-def test_nobody_appends_alone_who_is_not_alone_or_has_something_under_way() -> None:
+def test_only_an_idle_sole_voter_may_commit_as_sole_voter() -> None:
     follower, leader = Lone(voters=[0]), Lone(voters=[0])
     leader.raft.campaign()
     leader.drive()
@@ -127,7 +127,7 @@ def test_follower_refuses_and_names_the_leader() -> None:
         assert (refused.reason, refused.leader_id) == (Refusal.NOT_LEADER, ME)
 
 
-def test_leader_without_a_majority_takes_only_so_much() -> None:
+def test_leader_without_a_majority_accepts_a_bounded_amount() -> None:
     group = Group(uncommitted_bytes_max=100)
     leader = group.elect(0)
     group.down = {1, 2}
@@ -144,7 +144,7 @@ def test_large_proposal_passes_when_nothing_else_waits() -> None:
     leader.raft.propose([Proposal("large", 5000)])
 
 
-def test_leader_keeps_only_so_many_reads_waiting() -> None:
+def test_leader_bounds_the_number_of_waiting_reads() -> None:
     group = Group(reads_max=2)
     leader = group.elect(0)
     group.down = {1, 2}
@@ -153,7 +153,7 @@ def test_leader_keeps_only_so_many_reads_waiting() -> None:
     assert refusal_of(leader.raft.read_index, "c").reason is Refusal.OVERLOADED
 
 
-def test_change_waits_for_the_change_before() -> None:
+def test_change_waits_for_the_previous_change() -> None:
     group = Group()
     leader = group.elect(0)
     leader.raft.propose_membership(MembershipChange(ChangeKind.ADD_LEARNER, MemberId(7)))
@@ -176,7 +176,7 @@ def test_learner_that_does_not_answer_is_not_promoted() -> None:
 # Time
 
 
-def test_entries_that_all_are_sent_put_off_the_heartbeat() -> None:
+def test_entries_sent_to_all_members_postpone_the_heartbeat() -> None:
     group = Group(heartbeat_ticks=3, election_timeout_ticks=100)
     leader = group.elect(0)
     group.heartbeat(0)
@@ -201,7 +201,7 @@ def test_follower_that_is_sent_no_entries_still_hears_the_leader() -> None:
     assert [beat.to for beat in leader.sent(Heartbeat)] == [PEER, OTHER]
 
 
-def test_leader_whose_entries_could_not_be_loaded_is_heard_all_the_same() -> None:
+def test_leader_whose_entries_could_not_be_loaded_still_sends_heartbeats() -> None:
     leader = Group(heartbeat_ticks=3).elect(0)
     leader.propose("a")
     leader.raft.append_was_not_sent()
@@ -212,7 +212,7 @@ def test_leader_whose_entries_could_not_be_loaded_is_heard_all_the_same() -> Non
     assert [beat.to for beat in leader.sent(Heartbeat)] == [PEER, OTHER]
 
 
-def test_tick_tells_whether_anything_came_of_it() -> None:
+def test_tick_returns_whether_it_caused_anything() -> None:
     group = Group(heartbeat_ticks=3, election_timeout_ticks=10)
     leader = group.elect(0)
     group.heartbeat(0)
@@ -263,7 +263,7 @@ def test_unknown_token_stops_the_node() -> None:
         Lone().raft.synced(SyncToken(3))
 
 
-def test_message_for_another_node_is_not_taken() -> None:
+def test_message_for_another_node_is_ignored() -> None:
     node = Lone(term=1)
     node.raft.step(Heartbeat(PEER, OTHER, Term(9), LogIndex(0), Round(1), may_quiesce=False))
     assert node.term == 1
@@ -272,7 +272,7 @@ def test_message_for_another_node_is_not_taken() -> None:
 # Restarts
 
 
-def test_restart_goes_on_where_the_disk_is() -> None:
+def test_restart_continues_from_the_disk() -> None:
     node = Lone(term=3, vote=2, log=log_of(1, 2, 3), commit=2)
     status = node.raft.status()
     assert (status.leadership.term, status.vote) == (3, 2)
@@ -287,7 +287,7 @@ def test_commit_hint_beyond_the_log_is_cut_to_it() -> None:
     assert node.commit == 1
 
 
-def test_log_that_reached_the_disk_without_its_term_brings_the_term_back() -> None:
+def test_log_that_reached_the_disk_without_its_term_restores_the_term() -> None:
     node = Lone(term=1, vote=1, log=log_of(1, 4))
     assert (node.term, node.raft.status().vote) == (4, None)
     node.drive()
@@ -303,7 +303,7 @@ def test_restarted_follower_of_an_idle_group_learns_the_commit_from_heartbeats()
     assert group[1].commit == 1
 
 
-def test_newest_membership_of_the_log_holds_after_a_restart() -> None:
+def test_newest_membership_of_the_log_applies_after_a_restart() -> None:
     disk = Disk(ids(0, 1, 2))
     memberships = [
         MembershipAt(LogIndex(0), Membership(ids(0, 1, 2))),
@@ -325,10 +325,10 @@ def test_fresh_node_outside_every_membership_waits_for_a_leader() -> None:
     assert raft.leadership.role is Role.FOLLOWER
 
 
-# What drivers report
+# Reports of the driver
 
 
-def test_follower_whose_leader_is_unreachable_stands_soon() -> None:
+def test_follower_whose_leader_is_unreachable_campaigns_soon() -> None:
     group = Group(election_timeout_ticks=20)
     group.elect(0)
     group[1].raft.peer_unreachable(OTHER)
@@ -339,8 +339,8 @@ def test_follower_whose_leader_is_unreachable_stands_soon() -> None:
     assert group[1].role is Role.PRE_CANDIDATE
 
 
-def test_word_of_the_driver_does_not_break_a_lease() -> None:
-    """The leader may live, cut off from this node alone, and count on its silence."""
+def test_report_of_the_driver_does_not_break_a_lease() -> None:
+    """The leader may be alive, unreachable only from this node, and rely on its not campaigning."""
     group = Group(election_timeout_ticks=20, lease_reads=True)
     group.elect(0)
     group[1].raft.peer_unreachable(ME)
@@ -350,7 +350,7 @@ def test_word_of_the_driver_does_not_break_a_lease() -> None:
     assert group[1].role is Role.FOLLOWER
 
 
-def test_restarted_node_grants_nothing_for_a_while_where_leases_are_in_use() -> None:
+def test_restarted_node_grants_no_vote_for_a_while_if_leases_are_in_use() -> None:
     request = RequestVote(PEER, ME, Term(5), LogIndex(9), Term(4), is_handover=False)
     for lease_reads, silent_ticks in ((True, 10), (False, 0)):
         node = Lone(term=3, lease_reads=lease_reads)
@@ -362,7 +362,7 @@ def test_restarted_node_grants_nothing_for_a_while_where_leases_are_in_use() -> 
         assert node.term == 5
 
 
-def test_node_that_never_took_part_need_not_be_silent() -> None:
+def test_node_that_was_never_a_member_may_vote_at_once() -> None:
     node = Lone(lease_reads=True)
     node.raft.campaign()
     node.drive()
@@ -397,7 +397,7 @@ def test_snapshot_that_failed_is_sent_again_after_the_next_answer() -> None:
     assert len(leader.sent(InstallSnapshot)) == 1
 
 
-def test_snapshot_of_which_nothing_is_heard_is_sent_again() -> None:
+def test_snapshot_without_any_answer_is_sent_again() -> None:
     group = Group(snapshot_resend_ticks=5, election_timeout_ticks=50)
     leader = group.elect(0)
     group.down = {2}
@@ -429,7 +429,7 @@ def test_failed_disk_silences_a_follower_for_good() -> None:
     assert node.role is Role.FOLLOWER
 
 
-def test_failed_disk_of_a_leader_asks_for_no_write_in_its_farewell() -> None:
+def test_last_ready_of_a_leader_with_a_failed_disk_has_no_write() -> None:
     group = Group()
     leader = group.elect(0)
     leader.raft.propose([Proposal("a", 1)])
@@ -446,7 +446,7 @@ def test_failed_disk_of_a_leader_asks_for_no_write_in_its_farewell() -> None:
 # Introspection
 
 
-def test_status_of_a_leader_tells_who_is_in_sync() -> None:
+def test_status_of_a_leader_lists_members_in_sync() -> None:
     group = Group()
     leader = group.elect(0)
     group.down = {2}
@@ -462,8 +462,8 @@ def test_status_of_a_leader_tells_who_is_in_sync() -> None:
     assert leader.raft.status().in_sync(lag_entries_max=3) == [0, 1]
 
 
-def test_majority_index_does_not_ask_for_the_term() -> None:
-    """What a majority holds durably, and what is committed, differ at the start of a term."""
+def test_majority_index_ignores_the_term() -> None:
+    """At the start of a term a majority may hold entries that are not committed yet."""
     node = Lone(term=1, log=log_of(1, 1))
     node.raft.campaign()
     node.drive()
@@ -474,7 +474,7 @@ def test_majority_index_does_not_ask_for_the_term() -> None:
     assert (status.majority_index, status.commit_index) == (2, 0)
 
 
-def test_commit_is_told_at_once_where_that_is_wanted() -> None:
+def test_commit_is_broadcast_at_once_if_configured() -> None:
     group = Group(commit_broadcast=True)
     leader = group.elect(0)
     leader.propose("a")
@@ -482,10 +482,10 @@ def test_commit_is_told_at_once_where_that_is_wanted() -> None:
     assert [group[node].commit for node in range(3)] == [2, 2, 2]
 
 
-# Sleep
+# Quiescence
 
 
-def test_sleeping_group_needs_no_ticks_and_keeps_its_leader() -> None:
+def test_quiesced_group_needs_no_ticks_and_keeps_its_leader() -> None:
     group = Group(quiesce_after_ticks=4)
     group.elect(0)
     for _ in range(6):
@@ -502,7 +502,7 @@ def test_sleeping_group_needs_no_ticks_and_keeps_its_leader() -> None:
     assert group[0].role is Role.LEADER
 
 
-def test_group_does_not_sleep_while_a_reachable_member_lags() -> None:
+def test_group_does_not_quiesce_while_a_reachable_member_lags() -> None:
     group = Group(quiesce_after_ticks=4)
     leader = group.elect(0)
     group.down = {2}
@@ -519,8 +519,8 @@ def test_group_does_not_sleep_while_a_reachable_member_lags() -> None:
     assert leader.raft.is_quiesced
 
 
-def test_all_are_in_sync_at_any_moment_of_a_quiet_group_awake_or_asleep() -> None:
-    """Where a window of activity begins, nobody has answered in it yet."""
+def test_all_members_of_an_idle_group_are_always_in_sync() -> None:
+    """At the start of an activity window no member has answered in it yet."""
     group = Group(quiesce_after_ticks=30)
     leader = group.elect(0)
     for _ in range(40):
@@ -531,7 +531,7 @@ def test_all_are_in_sync_at_any_moment_of_a_quiet_group_awake_or_asleep() -> Non
     assert leader.raft.is_quiesced
 
 
-def test_member_that_comes_back_as_the_group_falls_asleep_is_heard_first() -> None:
+def test_member_that_comes_back_as_the_group_quiesces_must_answer_first() -> None:
     group = Group(quiesce_after_ticks=30, heartbeat_ticks=5)
     leader = group.elect(0)
     leader.raft.peer_unreachable(OTHER)
@@ -550,7 +550,7 @@ def test_member_that_comes_back_as_the_group_falls_asleep_is_heard_first() -> No
     assert leader.raft.status().in_sync(0) == [ME, PEER, OTHER]
 
 
-def test_follower_that_lacks_something_does_not_sleep() -> None:
+def test_follower_that_lags_does_not_quiesce() -> None:
     node = Lone(term=1, log=log_of(1))
     sleep = Heartbeat(PEER, ME, Term(1), LogIndex(2), Round(1), may_quiesce=True)
     node.step(sleep)
@@ -558,16 +558,16 @@ def test_follower_that_lacks_something_does_not_sleep() -> None:
     assert len(node.sent(HeartbeatResponse)) == 1
 
 
-def test_sleep_of_before_does_not_put_newer_work_to_sleep() -> None:
-    """The word is delayed and overtaken by an entry."""
+def test_late_quiescing_heartbeat_does_not_quiesce_newer_work() -> None:
+    """The heartbeat is delayed and overtaken by an entry."""
     node = Lone(term=1)
     sleep = Heartbeat(PEER, ME, Term(1), LogIndex(1), Round(1), may_quiesce=True)
     node.step(append(1, (0, 0), log_of(1, 1), commit=1), sleep)
     assert not node.raft.is_quiesced
 
 
-def test_lease_is_gone_after_sleep() -> None:
-    """No clock ran: what was confirmed before says nothing about now."""
+def test_lease_is_void_after_quiescence() -> None:
+    """No clock ran: rounds confirmed earlier prove nothing now."""
     group = Group(quiesce_after_ticks=4, lease_reads=True)
     leader = group.elect(0)
     group.heartbeat(0)

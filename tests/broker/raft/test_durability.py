@@ -26,12 +26,12 @@ def test_token_confirmed_twice_changes_nothing() -> None:
     assert durability.hard_state.term == 1
 
 
-def test_token_that_was_never_given_out_stops_the_node() -> None:
+def test_token_that_was_never_issued_stops_the_node() -> None:
     with pytest.raises(InvariantBroken, match="never issued"):
         WriteTracker(FRESH).confirm(SyncToken(1))
 
 
-def test_write_does_not_speak_for_entries_that_were_replaced() -> None:
+def test_write_does_not_confirm_entries_that_were_replaced() -> None:
     durability = WriteTracker(FRESH)
     durability.begin(None, NO_INDEX, LogIndex(7))
     durability.clip(LogIndex(4))
@@ -39,7 +39,7 @@ def test_write_does_not_speak_for_entries_that_were_replaced() -> None:
     assert [write.last_index for write in durability.confirm(token)] == [4, 8]
 
 
-def test_write_of_a_log_that_a_snapshot_replaced_speaks_for_nothing() -> None:
+def test_write_of_a_log_that_a_snapshot_replaced_confirms_nothing() -> None:
     durability = WriteTracker(FRESH)
     durability.begin(None, LogIndex(3), LogIndex(7))
     durability.forget_log()

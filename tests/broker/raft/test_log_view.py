@@ -1,4 +1,4 @@
-"""Stable log and tail against a plain list, with syncs as late as they like."""
+"""Log on disk and tail against a plain list, with syncs at any time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def view_of(*terms: int) -> tuple[LogView, Disk]:
 
 
 class Model:
-    """The log as one list, what is durable of it, and the writes on their way."""
+    """The log as one list, its durable part, and the writes in progress."""
 
     def __init__(self) -> None:
         self.disk = Disk(ids(0))
@@ -83,7 +83,7 @@ STEP = st.one_of(
 
 @given(st.lists(STEP, max_size=40))
 @settings(deadline=None, max_examples=300)
-def test_view_is_one_log_whatever_is_on_its_way_to_the_disk(
+def test_view_is_one_log_whatever_writes_are_in_progress(
     steps: list[tuple[object, ...]],
 ) -> None:
     model = Model()
@@ -92,7 +92,7 @@ def test_view_is_one_log_whatever_is_on_its_way_to_the_disk(
         model.check()
 
 
-def test_cut_of_entries_that_the_driver_never_saw_is_not_its_business() -> None:
+def test_cut_of_entries_that_were_in_no_ready_is_not_reported() -> None:
     view, _ = view_of(1)
     view.append([data(2, 1), data(3, 1)])
     view.truncate_from(LogIndex(2))
@@ -142,7 +142,7 @@ def test_gap_and_falling_terms_stop_the_node() -> None:
         view.append([data(3, 1)])
 
 
-def test_snapshot_stands_for_the_whole_log_until_it_is_durable() -> None:
+def test_snapshot_replaces_the_whole_log_until_it_is_durable() -> None:
     view, _ = view_of(1, 1)
     snapshot = Snapshot(LogIndex(9), Term(3), Membership(ids(0)), "state")
     view.install(snapshot)

@@ -44,7 +44,7 @@ def test_last_voter_stays(kind: ChangeKind) -> None:
     assert changed(Membership(ids(0), ids(1)), change) is Refusal.LAST_VOTER
 
 
-def test_membership_is_sorted_and_without_doubles() -> None:
+def test_membership_is_sorted_without_duplicates() -> None:
     for voters, learners in (((1, 0), ()), ((0, 0), ()), ((0,), (0,))):
         with pytest.raises(InvariantBroken):
             Membership(ids(*voters), ids(*learners))
@@ -54,7 +54,7 @@ def history(*items: tuple[int, Membership]) -> MembershipHistory:
     return MembershipHistory([MembershipAt(LogIndex(at), value) for at, value in items])
 
 
-def test_history_goes_back_when_the_log_is_cut() -> None:
+def test_history_is_cut_with_the_log() -> None:
     one, two, three = Membership(ids(0)), Membership(ids(0, 1)), Membership(ids(0, 1, 2))
     members = history((0, one), (5, two))
     members.append(LogIndex(9), three)
@@ -66,7 +66,7 @@ def test_history_goes_back_when_the_log_is_cut() -> None:
     assert members.current == one
 
 
-def test_history_tells_the_membership_at_any_index_the_log_still_has() -> None:
+def test_history_has_the_membership_at_every_index_of_the_log() -> None:
     one, two, three = Membership(ids(0)), Membership(ids(0, 1)), Membership(ids(0, 1, 2))
     members = history((0, one), (5, two), (9, three))
     assert [members.at(LogIndex(index)) for index in (0, 4, 5, 8, 9, 40)] == [
@@ -82,7 +82,9 @@ def test_history_tells_the_membership_at_any_index_the_log_still_has() -> None:
 
 
 @pytest.mark.parametrize(("commit", "expected"), [(4, True), (5, False)])
-def test_node_removed_by_its_own_uncommitted_entry_may_stand(commit: int, expected: bool) -> None:
+def test_node_removed_by_its_own_uncommitted_entry_may_campaign(
+    commit: int, expected: bool
+) -> None:
     """Thesis 4.2.2."""
     members = history((0, Membership(ids(0, 1))), (5, Membership(ids(1))))
     assert members.may_campaign(MemberId(0), LogIndex(commit)) is expected

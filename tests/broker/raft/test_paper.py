@@ -1,6 +1,6 @@
 """The rules as the Raft paper and Ongaro's thesis state them; each test names its section.
 
-Shape: a node in a state, a message or a tick, what it says and what it is then.
+Each test has a node in a state, a message or a tick, and the answers and the state after it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def test_node_that_sees_a_later_term_becomes_a_follower_in_it(make: object) -> N
     assert node.raft.leadership.leader_id == OTHER
 
 
-def test_stale_leader_is_told_of_the_term() -> None:
+def test_stale_leader_is_informed_of_the_term() -> None:
     """Raft 5.1: requests with a stale term number are rejected."""
     node = Lone(term=5)
     node.step(append(3, (0, 0), log_of(3)))
@@ -119,7 +119,7 @@ def test_stale_candidate_is_refused() -> None:
     [vote(2), acknowledge(2, 1), answer(2, 1, 1, 1), TimeoutNow(PEER, ME, Term(2))],
     ids=lambda message: type(message).__name__,
 )
-def test_words_of_a_past_term_are_void(message: Message) -> None:
+def test_messages_of_a_past_term_are_ignored(message: Message) -> None:
     """Raft 5.1."""
     node = candidate(term=4)
     node.sent()
@@ -140,7 +140,7 @@ def test_follower_that_hears_a_leader_stays_follower() -> None:
     assert node.role is Role.FOLLOWER
 
 
-def test_follower_that_hears_nobody_asks_for_an_election() -> None:
+def test_follower_that_hears_no_leader_starts_a_pre_vote() -> None:
     """Raft 5.2 and thesis 9.6: first without a new term."""
     node = Lone(term=1, log=log_of(1, 1))
     node.tick(10)
@@ -149,7 +149,7 @@ def test_follower_that_hears_nobody_asks_for_an_election() -> None:
     assert [(ask.to, ask.last_index, ask.last_term) for ask in asked] == [(1, 2, 1), (2, 2, 1)]
 
 
-def test_candidate_enters_a_term_votes_for_itself_and_asks_all() -> None:
+def test_candidate_enters_a_term_votes_for_itself_and_requests_votes() -> None:
     """Raft 5.2."""
     node = candidate(term=1)
     assert node.disk.durable.hard_state == HardState(Term(2), ME)
@@ -208,21 +208,21 @@ def test_vote_is_remembered_over_a_restart() -> None:
     assert [(reply.to, reply.granted) for reply in answers] == [(OTHER, False), (PEER, True)]
 
 
-def test_candidate_gives_way_to_the_leader_of_its_term() -> None:
+def test_candidate_follows_the_leader_of_its_term() -> None:
     """Raft 5.2: if the leader's term is at least as large, the candidate recognizes it."""
     node = candidate()
     node.step(heartbeat(1))
     assert (node.role, node.raft.leadership.leader_id) == (Role.FOLLOWER, PEER)
 
 
-def test_split_vote_leads_to_another_try() -> None:
+def test_split_vote_leads_to_another_attempt() -> None:
     """Raft 5.2."""
     node = candidate()
     node.tick(10)
     assert (node.role, node.term) == (Role.PRE_CANDIDATE, 1)
 
 
-def test_lost_election_is_given_up() -> None:
+def test_candidate_that_lost_becomes_a_follower() -> None:
     """Raft 5.2."""
     node = candidate()
     node.step(vote(1, PEER, granted=False), vote(1, OTHER, granted=False))
@@ -230,14 +230,14 @@ def test_lost_election_is_given_up() -> None:
 
 
 def test_two_leaders_in_a_term_stop_the_node() -> None:
-    """Raft 5.2, Election Safety: to go on could only make it worse."""
+    """Raft 5.2, Election Safety: continuing could only make it worse."""
     node = Lone(term=1)
     node.step(heartbeat(1, sender=PEER))
     with pytest.raises(InvariantBroken, match="two leaders in term 1"):
         node.step(heartbeat(1, sender=OTHER))
 
 
-def test_leader_that_is_spoken_to_by_a_leader_of_its_term_stops() -> None:
+def test_leader_that_gets_a_message_of_another_leader_of_its_term_stops() -> None:
     """Raft 5.2, Election Safety."""
     node = leader()
     with pytest.raises(InvariantBroken, match="two leaders"):
@@ -284,7 +284,9 @@ def test_follower_learns_the_commit_from_the_leader() -> None:
     [(log_of(1), (2, 1)), (log_of(1, 1), (2, 2)), ([], (1, 1)), (log_of(1, 2), (2, 1))],
     ids=["missing", "other term", "empty", "later term"],
 )
-def test_follower_refuses_what_does_not_fit(log: list[Entry], prev: tuple[int, int]) -> None:
+def test_follower_rejects_entries_that_do_not_match(
+    log: list[Entry], prev: tuple[int, int]
+) -> None:
     """Raft 5.3, the consistency check."""
     node = Lone(term=2, log=log)
     node.step(append(3, prev, [data(prev[0] + 1, 3)]))
@@ -335,7 +337,7 @@ LEADER_LOG = (1, 1, 1, 4, 4, 5, 5, 6, 6, 6)
 def test_leader_brings_the_follower_of_figure_7_to_its_own_log(
     follower_log: tuple[int, ...],
 ) -> None:
-    """Raft 5.3, figure 7. At most one question for each of the follower's dead terms."""
+    """Raft 5.3, figure 7. At most one probe for each of the follower's obsolete terms."""
     group = Group(3)
     for node, log in ((0, LEADER_LOG), (1, follower_log), (2, LEADER_LOG)):
         group.nodes[node] = Lone(node, term=7, log=log_of(*log))
@@ -360,7 +362,7 @@ def test_leader_brings_the_follower_of_figure_7_to_its_own_log(
         ((), (0, 0), True),
     ],
 )
-def test_vote_goes_only_to_a_log_that_is_up_to_date(
+def test_vote_is_granted_only_to_an_up_to_date_log(
     log: tuple[int, ...], last: tuple[int, int], granted: bool
 ) -> None:
     """Raft 5.4.1: the later last term, then the longer log."""
@@ -388,7 +390,7 @@ def test_committed_entry_is_never_cut() -> None:
     assert [entry.term for entry in node.disk.written.entries] == [1, 1]
 
 
-def test_append_that_starts_below_the_commit_brings_what_is_above_it() -> None:
+def test_append_that_starts_below_the_commit_index_adds_entries_above_it() -> None:
     """Raft 5.4.3: committed entries are equal everywhere, here even where the log starts later."""
     node = Lone(term=1, log=log_of(1, 1, 1), commit=3)
     node.drive()
@@ -420,7 +422,7 @@ def test_vote_is_not_given_before_it_is_on_disk() -> None:
     assert node.sent(VoteResponse) == [VoteResponse(ME, PEER, Term(1), granted=True)]
 
 
-def test_candidate_asks_only_when_its_own_vote_is_on_disk() -> None:
+def test_candidate_requests_votes_only_when_its_own_vote_is_on_disk() -> None:
     """Raft figure 2."""
     node = Lone()
     node.is_slow = True
@@ -431,8 +433,8 @@ def test_candidate_asks_only_when_its_own_vote_is_on_disk() -> None:
     assert len(node.sent(RequestVote)) == 2
 
 
-def test_candidate_asks_only_when_the_log_it_speaks_for_is_on_disk() -> None:
-    """A vote for a log that a crash can take away elects someone who lacks committed entries."""
+def test_candidate_requests_votes_only_when_its_log_is_on_disk() -> None:
+    """Votes for a log that a crash can shorten could elect a node that lacks committed entries."""
     node = Lone(term=1)
     node.is_slow = True
     node.step(append(1, (0, 0), log_of(1)))
@@ -445,7 +447,7 @@ def test_candidate_asks_only_when_the_log_it_speaks_for_is_on_disk() -> None:
 
 
 def test_entries_are_not_acknowledged_before_they_are_on_disk() -> None:
-    """Raft figure 2; any number of Appends costs one answer a sync."""
+    """Raft figure 2. Any number of Appends costs one answer per sync."""
     node = Lone(term=1)
     node.is_slow = True
     node.step(append(1, (0, 0), log_of(1)), append(1, (1, 1), [data(2, 1)]))
@@ -483,7 +485,7 @@ def test_leader_sends_before_its_own_disk_has_it_and_counts_itself_after() -> No
 
 
 def test_majority_of_followers_commits_without_the_leaders_disk() -> None:
-    """Thesis 10.2.1; but nothing is applied before it is on the own disk."""
+    """Thesis 10.2.1. Nothing is applied before it is on the node's own disk."""
     node = leader()
     node.step(acknowledge(1, 1), acknowledge(1, 1, OTHER))
     node.is_slow = True
@@ -498,7 +500,7 @@ def test_majority_of_followers_commits_without_the_leaders_disk() -> None:
 # Membership (Raft 6, thesis 4)
 
 
-def test_new_membership_holds_when_it_is_appended_and_goes_when_it_is_cut() -> None:
+def test_new_membership_applies_when_appended_and_is_undone_when_cut() -> None:
     """Thesis 4.1: each server uses the latest configuration in its log, committed or not."""
     node = Lone(term=1, log=log_of(1))
     change = Entry(LogIndex(2), Term(1), EntryKind.MEMBERSHIP, 64, Membership(ids(0, 1)))
@@ -508,7 +510,7 @@ def test_new_membership_holds_when_it_is_appended_and_goes_when_it_is_cut() -> N
     assert node.raft.status().membership == Membership(ids(0, 1, 2))
 
 
-def test_node_that_hears_a_leader_does_not_hear_candidates() -> None:
+def test_node_that_hears_a_leader_ignores_candidates() -> None:
     """Thesis 4.2.3: removed servers must not disturb."""
     node = Lone(term=1)
     node.step(heartbeat(1), request_vote(9, (9, 8), OTHER), pre_vote(9, (9, 8), OTHER))
@@ -522,14 +524,14 @@ def test_node_that_hears_a_leader_does_not_hear_candidates() -> None:
     assert node.sent(VoteResponse)[-1].granted
 
 
-def test_handover_breaks_through() -> None:
+def test_vote_request_of_a_leadership_transfer_is_answered() -> None:
     """Thesis 4.2.3: leadership transfer carries a flag."""
     node = Lone(term=1)
     node.step(heartbeat(1), request_vote(2, (0, 0), OTHER, is_handover=True))
     assert [reply.granted for reply in node.sent(VoteResponse)] == [True]
 
 
-def test_leader_does_not_hear_candidates_either() -> None:
+def test_leader_ignores_candidates_too() -> None:
     """Thesis 4.2.3."""
     node = leader()
     node.step(request_vote(9, (9, 8)))
@@ -560,7 +562,7 @@ def test_snapshot_replaces_a_log_that_lacks_its_last_entry() -> None:
     assert (node.commit, node.raft.status().applied_index) == (5, 5)
 
 
-def test_snapshot_of_what_is_there_keeps_the_log() -> None:
+def test_snapshot_of_entries_in_the_log_keeps_the_log() -> None:
     """Raft 7: if the entry exists, retain the entries following it."""
     node = Lone(term=1, log=log_of(1, 1, 1))
     node.step(install(1, 2, 1))
@@ -577,7 +579,7 @@ def test_snapshot_of_the_past_changes_nothing() -> None:
     assert [message.match_index for message in node.sent(AppendResponse)] == [3]
 
 
-def test_entries_follow_a_snapshot_that_is_still_going_in() -> None:
+def test_entries_follow_a_snapshot_that_is_being_installed() -> None:
     node = Lone(term=2)
     node.is_slow = True
     node.step(install(2, 5, 2), append(2, (5, 2), [data(6, 2)], commit=6))
@@ -590,7 +592,7 @@ def test_entries_follow_a_snapshot_that_is_still_going_in() -> None:
     assert node.raft.status().applied_index == 6
 
 
-def test_node_does_not_stand_while_a_snapshot_goes_in() -> None:
+def test_node_does_not_campaign_while_a_snapshot_is_installed() -> None:
     node = Lone(term=2)
     node.is_slow = True
     node.step(install(2, 5, 2))

@@ -53,7 +53,7 @@ def test_acknowledged_probe_opens_the_pipeline_after_what_it_carried() -> None:
     assert (progress.state, progress.next_index) == (ProgressState.REPLICATE, 14)
 
 
-def test_probe_that_is_taken_and_not_yet_on_disk_is_not_sent_again() -> None:
+def test_probe_that_is_accepted_and_not_yet_on_disk_is_not_sent_again() -> None:
     progress = fresh()
     progress.sent(3, 30)
     progress.acknowledged(index(10))
@@ -65,7 +65,7 @@ def test_probe_that_is_taken_and_not_yet_on_disk_is_not_sent_again() -> None:
     assert progress.inflights.size_bytes == 30
 
 
-def test_pipeline_stops_at_the_window_and_goes_on_with_acknowledgements() -> None:
+def test_pipeline_stops_at_the_window_and_continues_with_acknowledgements() -> None:
     progress = replicating()
     progress.sent(1, 10)
     progress.sent(2, 10)
@@ -74,7 +74,7 @@ def test_pipeline_stops_at_the_window_and_goes_on_with_acknowledgements() -> Non
     assert progress.can_send
 
 
-def test_acknowledgement_that_was_overtaken_is_no_news() -> None:
+def test_outdated_acknowledgement_is_ignored() -> None:
     progress = replicating(10)
     assert not progress.acknowledged(index(7))
     assert (progress.match_index, progress.next_index) == (10, 11)
@@ -104,7 +104,7 @@ def test_refusal_of_an_older_probe_is_ignored() -> None:
 
 
 def test_answer_to_a_later_heartbeat_shows_a_lost_append_once() -> None:
-    """A resend follows from news alone: repeated answers multiply nothing."""
+    """Only new information causes a resend: duplicate answers do not multiply messages."""
     progress = replicating(10)
     progress.sent(2, 1)
     progress.mark(Round(5))
@@ -121,8 +121,8 @@ def test_answer_to_a_later_heartbeat_shows_a_lost_append_once() -> None:
     assert not progress.can_send
 
 
-def test_follower_that_forgot_what_it_shares_with_us_is_asked() -> None:
-    """Else it learns of no commit before the next entry (found by simulation, seed 91286)."""
+def test_follower_that_lost_its_matched_index_is_probed() -> None:
+    """Otherwise it learns of no commit before the next entry (found by simulation, seed 91286)."""
     progress = replicating(10)
     progress.mark(Round(5))
     progress.answered(Round(5), index(3), index(3))
@@ -157,7 +157,7 @@ def test_lost_acknowledgement_of_an_empty_probe_is_repeated_too() -> None:
 
 
 def test_lost_probe_is_repeated_where_it_was() -> None:
-    """A follower that forgot what is committed says 0: to start there would send the whole log."""
+    """A follower that lost its commit index reports 0: starting there would send the whole log."""
     progress = fresh(1001)
     progress.sent(1, 1)
     progress.mark(Round(1))

@@ -10,7 +10,7 @@ from kafkaesque.model.ids import MemberId
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=9))
 @settings(deadline=None, max_examples=200)
-def test_number_is_reached_by_a_majority_and_none_greater_is(values: list[int]) -> None:
+def test_result_is_the_greatest_number_that_a_majority_reached(values: list[int]) -> None:
     reached = reached_by_majority(values, 0)
     needed = majority(len(values))
     assert sum(value >= reached for value in values) >= needed

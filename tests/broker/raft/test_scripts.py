@@ -1,4 +1,4 @@
-"""Recorded stories of a group. `REWRITE=1 pytest tests/broker/raft/test_scripts.py` records them anew."""
+"""Recorded scripts of a group. `REWRITE=1 pytest tests/broker/raft/test_scripts.py` records them again."""
 
 from __future__ import annotations
 

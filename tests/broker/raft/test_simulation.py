@@ -1,4 +1,4 @@
-"""Random networks and disks against the rules: nothing wrong under faults, progress in peace."""
+"""Random networks and disks against the rules: invariants hold under faults, progress after them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FOUND = [
     pytest.param(274, 3, replace(STORM, membership=40), id="removed-must-stand-too"),
     pytest.param(91286, 3, LEASES, id="restarted-follower-learns-no-commit"),
 ]
-"""Seeds that found an error once; kept for ever, though the runs change with the rules."""
+"""Seeds that found an error once. Kept, although their runs change with the rules."""
 
 
 @pytest.mark.parametrize(("seed", "node_count", "faults"), FOUND)

@@ -1,4 +1,4 @@
-"""Sleeping groups: who wakes whom."""
+"""Quiesced groups: which node wakes which."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.broker.raft.group import Group
 
 
 def test_follower_woken_by_its_driver_hears_the_leader_before_it_may_vote() -> None:
-    """The leader sleeps and relies on its silence: its clock must not run out unheard."""
+    """The quiesced leader relies on its not voting: it must send a heartbeat before the timeout."""
     group = Group(quiesce_after_ticks=10)
     leader = group.elect(0)
     for _ in range(20):

@@ -1,8 +1,8 @@
 """A group's log on a simulated disk, beside a model of what it must hold after any crash.
 
-The model keeps every *version* that the log ever was or was about to become since it was last
-opened, and for each *life* (the log between two installed snapshots) the floor: how many entries are
-durable whatever happens. After a crash the log must be a beginning of a version, down to the floor.
+The model keeps every *version* that the log had, or was about to get, since it was last opened, and
+for each *life* (the log between two installed snapshots) the floor: how many entries are certainly
+durable. After a crash the log must be a prefix of a version, and not shorter than the floor.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Life:
 
 
 class Machine:
-    """Does random things to an EntryLog, as a driver of Raft would."""
+    """Runs random operations on an EntryLog, as a driver of Raft would."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -78,7 +78,7 @@ class Machine:
         self.last_term = 0
         self.must_begin_term = False
         self.known: dict[tuple[int, int], Written] = {}
-        """Whatever was at an index in a term is there for ever, in every log (Raft 5.3)."""
+        """The entry at an index and term is the same for ever, in every log (Raft 5.3)."""
         self.control_positions: dict[int, int] = {}
 
     def open_files(self) -> None:
@@ -170,7 +170,7 @@ class Machine:
 
     def cut(self) -> None:
         dropped = self.entries.log.log_start_offset
-        """Everything before it was committed, and is never cut."""
+        """Everything before it is committed and is never cut."""
         kept = [i for i, w in self.version.items() if w.base_offset >= dropped]
         index = max(self.entries.first_index, self.last_index - self.random.randrange(6))
         if index not in kept:
@@ -184,7 +184,7 @@ class Machine:
         assert end_offset == version[index].base_offset
 
     def drop(self) -> None:
-        """Whatever is dropped is durable: it was applied."""
+        """Only applied entries are dropped, so they are durable."""
         batches = [w for i, w in self.version.items() if i <= self.life.floor and w.is_batch]
         if not batches or len(self.lives) > 1:
             return
@@ -238,7 +238,7 @@ class Machine:
         [(_, action)] = self.random.choices(actions, weights)
         action()
 
-    # Ends and beginnings
+    # Stops and starts
 
     def crash(self) -> None:
         self.disk.crash()
@@ -248,7 +248,7 @@ class Machine:
         self.begin_again(found)
 
     def restart(self) -> None:
-        """A clean stop and a start, which must not read the log."""
+        """A clean stop and a start; the start must not read the log."""
         log = self.entries.log
         self.entries.close()
         log.close()
@@ -293,7 +293,7 @@ class Machine:
         raise AssertionError(reasons)
 
     def check_now(self) -> None:
-        """While nothing goes wrong the log is exactly the last version."""
+        """Without a crash the log equals the last version."""
         entries, version = self.entries, self.version
         first = int(entries.first_index)
         assert entries.last_index == self.last_index
@@ -310,7 +310,7 @@ class Machine:
 
 
 def contents(entries: EntryLog) -> Version:
-    """All of it, read in pieces."""
+    """All entries, read in pieces."""
     found: Version = {}
     index = entries.first_index
     offset: int | None = None

@@ -36,7 +36,7 @@ QUICK = LinkConfig(
     redial_seconds_max=0.05,
 )
 PATIENCE_SECONDS = 5.0
-"""For what certainly happens; a test that waits this long has failed."""
+"""Timeout for events that must happen."""
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
@@ -50,7 +50,7 @@ def run(kind: str, main: Coroutine[Any, Any, T]) -> T:
 
 
 class Inbox:
-    """Remembers, and lets a test wait for what it shall remember."""
+    """Records messages and events, and lets a test wait for them."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[GroupId, Message]] = []
@@ -147,7 +147,7 @@ class Broker:
         self.node = me.node_id
         self.inbox = Inbox()
         self.connections: list[asyncio.Transport] = []
-        """Accepted ones."""
+        """The accepted connections."""
         self.is_stopped = False
         self.links = Links(
             me,
@@ -173,7 +173,7 @@ class Broker:
         await self.links.close()
         for transport in self.connections:
             transport.abort()
-        # An accepted connection gets its transport, is made, and ends: one turn each.
+        # Accept, connection_made and connection_lost take one turn of the loop each.
         for _ in range(3):
             await asyncio.sleep(0)
 
@@ -216,7 +216,7 @@ class Group:
             broker.links.set_peers(peers)
 
     async def linked(self) -> None:
-        """Everybody can reach everybody."""
+        """Wait until every broker has a link to every other."""
         self.introduce_all()
         for broker in self.brokers:
             others = [other.node for other in self.brokers if other is not broker]

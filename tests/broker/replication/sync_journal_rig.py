@@ -21,7 +21,7 @@ DIRECTORY = "/data/raft"
 
 
 class KeepNothing(Random):
-    """A crash takes all that was not synced."""
+    """A crash loses everything that was not synced."""
 
     def randrange(self, *_: Any, **__: Any) -> int:
         return 0
@@ -39,7 +39,7 @@ class JournalRig:
         self.disk.sync_directory("/data")
         self.logs: dict[GroupId, Log] = {}
         self.starts: dict[GroupId, Offset] = {}
-        """The offsets at which entries begin, unless 0."""
+        """The start offsets of groups whose entries do not begin at 0."""
         self.start()
 
     def start(self, groups: Iterable[int] = range(100)) -> None:
@@ -53,7 +53,7 @@ class JournalRig:
             self.open(group)
 
     def restart(self) -> None:
-        """The power goes and comes back."""
+        """Simulate a power failure and a restart."""
         self.disk.crash()
         self.start()
 
@@ -74,7 +74,7 @@ class JournalRig:
         return data
 
     def sync(self, *groups: int) -> bool:
-        """A round of these logs, or of all."""
+        """Sync these logs, or all, in one round."""
         logs = [self.logs[GroupId(group)] for group in groups] or list(self.logs.values())
         shared = [(log, share) for log in logs if (share := log.share()) is not None]
         for log in logs:

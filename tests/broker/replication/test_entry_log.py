@@ -179,7 +179,7 @@ def test_terms_offsets_and_indexes_agree(tmp_path: Path) -> None:
             entries.index_at(Offset(outside))
 
 
-def test_piece_stops_before_the_size_is_passed_and_has_at_least_one(tmp_path: Path) -> None:
+def test_piece_ends_before_the_size_limit_and_has_at_least_one_entry(tmp_path: Path) -> None:
     rig = story(tmp_path)
     size_bytes = rig.all()[1].size_bytes
     two = rig.entries.entries_between(LogIndex(2), LogIndex(12), size_bytes * 2)
@@ -339,7 +339,7 @@ def test_retention_of_everything_leaves_control_entries_after_the_last_batch(
 
 
 class CountingCalls(SystemCalls):
-    """What is asked of the disk."""
+    """Counts reads and writes."""
 
     def __init__(self) -> None:
         self.opened: list[str] = []
@@ -354,7 +354,7 @@ class CountingCalls(SystemCalls):
         return super().pread(fd, size_bytes, position)
 
 
-def test_clean_start_reads_neither_batches_nor_what_is_known_of_them(tmp_path: Path) -> None:
+def test_clean_start_reads_neither_batches_nor_entry_files(tmp_path: Path) -> None:
     story(tmp_path, SMALL).stop(clean=True)
     calls = CountingCalls()
     rig = Rig.__new__(Rig)
@@ -378,16 +378,16 @@ def test_consecutive_batches_are_read_at_once(tmp_path: Path) -> None:
     assert [read_header(blob).base_offset for blob in blobs[1:] if blob] == list(range(300))
 
 
-def test_payload_that_is_not_stored_yet_is_handed_on(tmp_path: Path) -> None:
+def test_payload_that_is_not_stored_yet_is_loaded_from_memory(tmp_path: Path) -> None:
     data = bytes(make_batch(0))
     batch = Entry(LogIndex(1), Term(1), EntryKind.DATA, 9, BatchPayload(data, read_header(data)))
     fact = Entry(LogIndex(2), Term(1), EntryKind.DATA, 1, b"fact")
-    # What is no batch travels in the entry itself.
+    # A control entry carries its payload itself.
     assert Rig(tmp_path).entries.load([batch, fact]) == [data, None]
 
 
 @pytest.mark.parametrize("position", [3, 9, 14, 16, 18, 40, 70])
-def test_damaged_batch_is_named_found_by_a_scrub_and_repaired(
+def test_damaged_batch_is_reported_found_by_a_scrub_and_repaired(
     tmp_path: Path, position: int
 ) -> None:
     rig = story(tmp_path)
@@ -418,8 +418,10 @@ def test_damaged_batch_is_named_found_by_a_scrub_and_repaired(
 
 
 @pytest.mark.parametrize("position", [3, 9, 14, 16, 18, 40, 58, 70])
-def test_damage_in_what_was_synced_is_passed_after_a_kill(tmp_path: Path, position: int) -> None:
-    """The header alone cannot be trusted to lead on (found by `fault run single-flipped-bit`)."""
+def test_damage_in_synced_batches_does_not_end_recovery_after_a_kill(
+    tmp_path: Path, position: int
+) -> None:
+    """A damaged header must not hide the batches after it (found by `fault run single-flipped-bit`)."""
     rig = story(tmp_path)
     rig.entries.log.sync()
     rig.entries.save_places()
@@ -434,7 +436,7 @@ def test_damage_in_what_was_synced_is_passed_after_a_kill(tmp_path: Path, positi
     assert (found.next_index, found.damaged) == (13, [entry])
 
 
-def test_saved_places_are_cut_with_the_log_and_grow_with_it(tmp_path: Path) -> None:
+def test_saved_positions_are_cut_with_the_log_and_grow_with_it(tmp_path: Path) -> None:
     rig = story(tmp_path)
     rig.entries.log.sync()
     rig.entries.save_places()
@@ -446,7 +448,7 @@ def test_saved_places_are_cut_with_the_log_and_grow_with_it(tmp_path: Path) -> N
     assert rig.entries.verify(LogIndex(1), 10**9).damaged == []
 
 
-def test_scrub_goes_in_steps_to_the_end(tmp_path: Path) -> None:
+def test_scrub_runs_in_steps_to_the_end(tmp_path: Path) -> None:
     rig = story(tmp_path, SMALL)
     index, seen = LogIndex(0), 0
     while index <= rig.entries.last_index:
@@ -516,7 +518,7 @@ def test_replica_of_a_group_that_is_not_in_the_journal_is_refused(tmp_path: Path
 
 
 @pytest.mark.parametrize("is_synced", [True, False])
-def test_batch_whose_term_the_journal_does_not_know_is_cut_unless_it_was_durable(
+def test_batch_whose_term_is_not_in_the_journal_is_cut_unless_it_was_durable(
     tmp_path: Path, is_synced: bool
 ) -> None:
     rig = story(tmp_path)
@@ -534,8 +536,8 @@ def test_batch_whose_term_the_journal_does_not_know_is_cut_unless_it_was_durable
         assert (rig.shape, rig.entries.next_offset) == ("1:nbbmfb", 4)
 
 
-def test_group_opened_again_cuts_nothing_by_facts_that_a_crash_would_take_back() -> None:
-    """The disk is full: the journal could not save where the log begins now."""
+def test_reopened_group_is_not_cut_by_facts_that_a_crash_could_undo() -> None:
+    """The disk is full: the journal could not save the new start of the log."""
     disk = SimulatedDisk(Random(1), lambda: 1000)
     rig = Rig(Path("/data"), SMALL, disk)
     rig.control(1)

@@ -14,7 +14,7 @@ STEPS = 60
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """So that a few batches fill several."""
+    """Small, so that a few batches fill several segments."""
     for module in (entry_index, entry_map, entry_log):
         monkeypatch.setattr(module, "BLOCK_ENTRIES", 3)
     slot_size = entry_index._PREFIX_SIZE_BYTES + 3 * entry_index._ENTRY_SIZE_BYTES
@@ -47,13 +47,13 @@ def run(seed: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, 150, 10))
-def test_log_after_a_crash_is_a_beginning_of_what_was_written_with_all_that_was_synced(
+def test_log_after_a_crash_is_a_prefix_of_what_was_written_with_everything_synced(
     first: int,
 ) -> None:
     for seed in range(first, first + 10):
         run(seed)
 
 
-def test_block_that_was_sealed_early_and_came_back_is_not_believed() -> None:
-    """The power went after a later block was on disk and before the earlier one was written full."""
+def test_partial_block_that_a_crash_restored_is_not_trusted() -> None:
+    """The power failed when a later block was on disk and the full version of the earlier one was not."""
     run(3920)

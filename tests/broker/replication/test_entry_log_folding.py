@@ -1,4 +1,4 @@
-"""Batches that are not entries any more: folded, cleaned, counted around, copied to a peer."""
+"""Batches that are no longer entries: folded, cleaned, skipped when counting, copied to a peer."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_cleaned_part_is_not_counted(tmp_path: Path, clean_stop: bool) -> None:
     assert rig.shape == "3: nb" or rig.shape == "3:nb"
 
 
-def test_what_is_not_durable_is_not_folded(tmp_path: Path) -> None:
+def test_batches_that_are_not_durable_are_not_folded(tmp_path: Path) -> None:
     rig = Rig(tmp_path, SMALL)
     rig.control(1)
     for _ in range(12):
@@ -113,7 +113,7 @@ def test_retention_continues_within_folded_entries_and_beyond(tmp_path: Path) ->
 
 
 def copied(leader: EntryLog, rig: Rig) -> None:
-    """What `prefix_copies` does, without a link."""
+    """Copy a prefix as `prefix_copies` does, without a link."""
     snapshot = leader.snapshot()
     offset, end_offset = kept_range(snapshot)
     log = rig.entries.log
@@ -125,7 +125,7 @@ def copied(leader: EntryLog, rig: Rig) -> None:
     rig.entries.staged_index = snapshot.index
 
 
-def test_replica_takes_the_cleaned_part_of_a_peer(tmp_path: Path) -> None:
+def test_replica_installs_the_cleaned_part_of_a_peer(tmp_path: Path) -> None:
     leader, rig = filled(tmp_path / "leader"), Rig(tmp_path / "follower", SMALL)
     fold(leader, 4)
     rig.control(1)
@@ -156,7 +156,7 @@ def test_replica_that_has_the_entry_needs_no_copy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("renamed", [0, 1, 2])
-def test_crash_within_the_replacement_is_carried_to_its_end(tmp_path: Path, renamed: int) -> None:
+def test_replacement_that_a_crash_interrupted_is_completed(tmp_path: Path, renamed: int) -> None:
     leader, rig = filled(tmp_path / "leader"), Rig(tmp_path / "follower", SMALL)
     fold(leader, 4)
     rig.control(1)
@@ -183,7 +183,7 @@ def test_crash_within_the_replacement_is_carried_to_its_end(tmp_path: Path, rena
     assert sorted(path.name for path in directory.parent.iterdir()) == ["log", "raft"]
 
 
-def test_copy_that_a_crash_cut_short_is_dropped(tmp_path: Path) -> None:
+def test_copy_that_a_crash_interrupted_is_dropped(tmp_path: Path) -> None:
     leader, rig = filled(tmp_path / "leader"), filled(tmp_path / "follower")
     fold(leader, 4)
     before = read_all(rig.entries.log)

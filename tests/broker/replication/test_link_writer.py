@@ -28,7 +28,7 @@ STALE = HeartbeatResponse(
 
 
 class Turn:
-    """Stands in for the event loop: what is called soon is called when the test says so."""
+    """Replaces the event loop: callbacks of `call_soon` run when the test says so."""
 
     def __init__(self) -> None:
         self._due: list[Callable[[], None]] = []
@@ -42,7 +42,7 @@ class Turn:
 
 
 class Wire:
-    """A transport that remembers."""
+    """A transport that records what is written."""
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
@@ -81,7 +81,7 @@ def rig() -> Iterator[Rig]:
     rig.writer.close()
 
 
-def test_ping_does_not_overtake_the_heartbeats_that_it_speaks_for(rig: Rig) -> None:
+def test_ping_does_not_overtake_the_heartbeats_that_it_covers(rig: Rig) -> None:
     """A peer that answers a ping counts as having read every heartbeat sent before it, and as not
     electing another leader for the length of the lease. Once, pings kept a lease alive over a link
     on which the heartbeats waited after megabytes of entries, while the follower, which received
@@ -97,8 +97,8 @@ def test_ping_does_not_overtake_the_heartbeats_that_it_speaks_for(rig: Rig) -> N
     assert rig.wire.parts == [(GROUP, HEARTBEAT), PeerPing(7)]
 
 
-def test_answer_to_a_ping_does_not_overtake_what_was_answered_to_heartbeats(rig: Rig) -> None:
-    """The lease of a leader that has a successor must not outlive the word of that."""
+def test_pong_does_not_overtake_answers_to_heartbeats(rig: Rig) -> None:
+    """The lease of a leader must not outlive the news that there is another leader."""
     rig.writer.pause()
     rig.say(STALE)
     rig.writer.pong(7)
@@ -108,7 +108,7 @@ def test_answer_to_a_ping_does_not_overtake_what_was_answered_to_heartbeats(rig:
     assert rig.wire.parts == [(GROUP, STALE), PeerPong(7)]
 
 
-def test_ping_that_waits_counts_from_when_it_was_said(rig: Rig) -> None:
+def test_queued_ping_counts_from_when_it_was_created(rig: Rig) -> None:
     rig.writer.pause()
     rig.writer.ping()
     rig.say(HEARTBEAT)
@@ -122,7 +122,7 @@ def test_ping_that_waits_counts_from_when_it_was_said(rig: Rig) -> None:
     assert rig.wire.parts[2:] == [PeerPing(3)]
 
 
-def test_of_many_pings_the_newest_is_answered_and_not_in_the_place_of_another(rig: Rig) -> None:
+def test_only_the_newest_of_many_pings_is_answered_and_in_its_own_place(rig: Rig) -> None:
     rig.writer.pause()
     rig.writer.pong(1)
     rig.say(STALE)
@@ -134,7 +134,7 @@ def test_of_many_pings_the_newest_is_answered_and_not_in_the_place_of_another(ri
 
 
 def test_pulses_take_no_room_from_messages(rig: Rig) -> None:
-    """A batch above the bound has room when no other waits."""
+    """A batch above the bound fits when nothing else is queued."""
     rig.writer.pause()
     rig.writer.ping()
     rig.writer.pong(1)
@@ -143,7 +143,7 @@ def test_pulses_take_no_room_from_messages(rig: Rig) -> None:
     assert rig.writer.sent.dropped_messages == 0
 
 
-def test_last_words_hold_what_waits(rig: Rig) -> None:
+def test_flush_before_a_close_sends_what_is_queued(rig: Rig) -> None:
     rig.writer.pause()
     rig.writer.pong(1)
     rig.say(STALE)

@@ -1,4 +1,4 @@
-"""Links over real sockets: one per pair of brokers, whichever dials; peers that are up and down."""
+"""Links over real sockets: one per pair of brokers, whichever dials; peers that come and go."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Story = Callable[[], Coroutine[Any, Any, None]]
 
 
 def on_both_loops(story: Story) -> Callable[[str], None]:
-    """The test of a coroutine, on asyncio's own event loop and on uvloop."""
+    """Runs a coroutine as a test, on asyncio's own event loop and on uvloop."""
 
     @pytest.mark.parametrize("loop_kind", LOOPS)
     def test(loop_kind: str) -> None:
@@ -97,7 +97,7 @@ async def test_batches_of_megabytes_arrive_while_writing_is_paused_and_resumed()
 
 @on_both_loops
 async def test_batches_may_be_kept_when_later_frames_arrive() -> None:
-    """Buffers of frames are used again, but none that somebody still looks at."""
+    """Buffers of frames are reused, but not while there are views of them."""
     async with Group(identity(1), identity(2)) as group:
         await group.linked()
         one, two = group.brokers
@@ -111,7 +111,7 @@ async def test_batches_may_be_kept_when_later_frames_arrive() -> None:
 
 
 @on_both_loops
-async def test_posts_go_both_ways() -> None:
+async def test_posts_are_delivered_both_ways() -> None:
     async with Group(identity(1), identity(2)) as group:
         await group.linked()
         one, two = group.brokers
@@ -125,7 +125,7 @@ async def test_posts_go_both_ways() -> None:
 
 
 @on_both_loops
-async def test_message_to_another_life_of_the_peer_stays_here() -> None:
+async def test_message_to_another_incarnation_of_the_peer_is_not_sent() -> None:
     async with Group(identity(1), identity(2, generation=4)) as group:
         await group.linked()
         one, two = group.brokers
@@ -139,7 +139,7 @@ async def test_message_to_another_life_of_the_peer_stays_here() -> None:
 
 
 @on_both_loops
-async def test_message_in_the_name_of_another_member_goes_no_further() -> None:
+async def test_message_in_the_name_of_another_member_is_discarded() -> None:
     async with Group(identity(1), identity(2)) as group:
         await group.linked()
         one, two = group.brokers
@@ -152,7 +152,7 @@ async def test_message_in_the_name_of_another_member_goes_no_further() -> None:
 
 
 @on_both_loops
-async def test_queue_beyond_its_bound_drops_and_says_so() -> None:
+async def test_queue_beyond_its_bound_drops_and_reports_it() -> None:
     config = QUICK._replace(queued_bytes_max=1_000_000, silence_seconds=60.0)
     async with Group(identity(1), identity(2), config=config) as group:
         await group.linked()
@@ -188,7 +188,7 @@ async def test_inbox_that_breaks_stops_the_node() -> None:
 
 
 @on_both_loops
-async def test_calls_are_answered_each_with_its_own() -> None:
+async def test_each_call_gets_its_own_answer() -> None:
     async with Group(identity(1), identity(2)) as group:
         await group.linked()
         one, two = group.brokers
@@ -209,7 +209,7 @@ async def test_calls_are_answered_each_with_its_own() -> None:
 
 
 @on_both_loops
-async def test_call_whose_handler_fails_brings_the_reason() -> None:
+async def test_call_whose_handler_fails_returns_the_reason() -> None:
     async with Group(identity(1), identity(2)) as group:
         await group.linked()
         one, two = group.brokers
@@ -238,7 +238,7 @@ async def test_call_without_a_link_sends_nothing() -> None:
 
 
 @on_both_loops
-async def test_calls_end_when_their_time_is_over_or_their_link_is_gone() -> None:
+async def test_calls_fail_at_their_deadline_or_when_their_link_is_lost() -> None:
     async with Group(identity(1), identity(2)) as group:
         await group.linked()
         one, two = group.brokers
@@ -255,7 +255,7 @@ async def test_calls_end_when_their_time_is_over_or_their_link_is_gone() -> None
 
 
 @on_both_loops
-async def test_calls_beyond_the_bound_are_refused_here_and_there() -> None:
+async def test_calls_beyond_the_bound_are_refused_on_both_sides() -> None:
     async with Group(identity(1), identity(2), config=QUICK._replace(calls_max=2)) as group:
         await group.linked()
         one, two = group.brokers
@@ -266,7 +266,7 @@ async def test_calls_beyond_the_bound_are_refused_here_and_there() -> None:
         with pytest.raises(PeerBusy, match="2 calls"):
             await one.links.call(TWO, 1, b"", 60.0)
 
-        for call in calls:  # the caller goes away; the other side still works at it
+        for call in calls:  # the caller is cancelled; the other side still works on it
             call.cancel()
         await asyncio.wait(calls)
         with pytest.raises(PeerBusy, match="other broker"):
@@ -278,7 +278,7 @@ async def test_calls_beyond_the_bound_are_refused_here_and_there() -> None:
 
 
 @on_both_loops
-async def test_every_pair_has_one_link_though_all_dial() -> None:
+async def test_every_pair_has_one_link_although_all_dial() -> None:
     identities = [identity(n) for n in range(1, 6)]
     async with Group(*identities) as group:
         await group.linked()
@@ -297,7 +297,7 @@ def hello(who: PeerIdentity, attempt: int = 1, purpose: Purpose = Purpose.LINK) 
 
 
 async def answer_to(broker: Broker, words: PeerHello) -> tuple[HelloRefusal, asyncio.StreamWriter]:
-    """Say hello by hand."""
+    """Send a hello by hand."""
     reader, writer = await asyncio.open_connection(*broker.address)
     writer.write(encode_hello(words))
     size = int.from_bytes(await reader.readexactly(4), "big")
@@ -311,7 +311,8 @@ async def hang_up(*writers: asyncio.StreamWriter) -> None:
 
 
 async def nobody() -> tuple[asyncio.Server, PeerAddress, asyncio.Event, asyncio.Event]:
-    """A port that reads and never answers; whether it was greeted, and whether that has ended."""
+    """A port that reads and never answers. Records whether a hello arrived and whether that connection
+    has ended."""
     was_greeted, was_left = asyncio.Event(), asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -327,7 +328,7 @@ async def nobody() -> tuple[asyncio.Server, PeerAddress, asyncio.Event, asyncio.
 
 
 @on_both_loops
-async def test_crossing_hello_of_the_higher_node_is_refused_and_of_the_lower_taken() -> None:
+async def test_crossing_hello_of_the_higher_node_is_refused_and_of_the_lower_accepted() -> None:
     server, address, was_greeted, was_left = await nobody()
     async with Group(identity(2), config=QUICK._replace(dial_seconds_max=30.0)) as group:
         two = group.brokers[0]
@@ -348,7 +349,7 @@ async def test_crossing_hello_of_the_higher_node_is_refused_and_of_the_lower_tak
 
 
 @on_both_loops
-async def test_newer_life_replaces_the_link_at_once_and_older_ones_are_refused() -> None:
+async def test_newer_incarnation_replaces_the_link_and_older_ones_are_refused() -> None:
     async with Group(identity(1), config=QUICK._replace(silence_seconds=60.0)) as group:
         one = group.brokers[0]
         server, address, *_ = await nobody()
@@ -379,7 +380,7 @@ async def test_newer_life_replaces_the_link_at_once_and_older_ones_are_refused()
     [
         (identity(1), HelloRefusal.SAME_NODE),
         (identity(2, cluster="other"), HelloRefusal.WRONG_CLUSTER),
-        # Though its node has the id of one of ours.
+        # Although its node id is one of ours.
         (identity(1, cluster="other"), HelloRefusal.WRONG_CLUSTER),
         (identity(2, cluster=""), HelloRefusal.NOT_A_PEER),
         (identity(9), HelloRefusal.NOT_A_PEER),
@@ -426,7 +427,7 @@ async def test_peer_that_breaks_the_protocol_loses_its_link() -> None:
 
 
 @on_both_loops
-async def test_broken_link_is_reported_at_once_and_made_again() -> None:
+async def test_broken_link_is_reported_at_once_and_replaced() -> None:
     async with Group(identity(1), identity(2)) as group:
         await group.linked()
         one, two = group.brokers
@@ -440,7 +441,7 @@ async def test_broken_link_is_reported_at_once_and_made_again() -> None:
 
 
 @on_both_loops
-async def test_restarted_broker_is_linked_again_in_its_new_life() -> None:
+async def test_restarted_broker_is_linked_again_as_a_new_incarnation() -> None:
     async with Group(identity(1), identity(2)) as group:
         await group.linked()
         one, two = group.brokers
@@ -515,7 +516,7 @@ async def test_introduction_carries_no_raft_messages() -> None:
 
 
 @on_both_loops
-async def test_introduction_to_oneself_and_to_nobody() -> None:
+async def test_introduction_to_itself_or_to_a_closed_port_fails() -> None:
     async with Group(identity(1)) as group:
         one = group.brokers[0]
         with pytest.raises(IntroductionRefused) as caught:
@@ -540,7 +541,7 @@ async def test_introductions_are_bounded() -> None:
         await hang_up(*[writer for _, writer in answers])
 
 
-# -- who is there ---------------------------------------------------------------------------------
+# -- liveness ------------------------------------------------------------------------------------
 
 
 @on_both_loops
@@ -560,7 +561,7 @@ async def test_answered_ping_gives_a_lease() -> None:
 
 
 @on_both_loops
-async def test_stalled_event_loop_declares_no_peer_silent() -> None:
+async def test_stalled_event_loop_considers_no_peer_silent() -> None:
     async with Group(identity(1), identity(2)) as group:
         await group.linked()
         one, two = group.brokers
@@ -593,7 +594,7 @@ async def test_lease_grows_with_pings_and_ends_with_the_link() -> None:
 
 @pytest.mark.parametrize("loop_kind", LOOPS)
 @pytest.mark.parametrize(("cut_in", "cut_out"), [(True, True), (True, False), (False, True)])
-def test_partition_is_noticed_by_both_and_heals(
+def test_partition_is_detected_by_both_and_heals(
     loop_kind: str, cut_in: bool, cut_out: bool
 ) -> None:
     async def story() -> None:
@@ -642,7 +643,7 @@ async def test_partition_in_one_direction_lets_the_other_through() -> None:
 
 
 @on_both_loops
-async def test_messages_said_before_a_close_are_still_sent() -> None:
+async def test_messages_queued_before_a_close_are_still_sent() -> None:
     async with Group(identity(1), identity(2)) as group:
         await group.linked()
         one, two = group.brokers

@@ -22,7 +22,7 @@ def liveness() -> Liveness:
     return found
 
 
-def test_silence_is_noticed_after_its_time_and_one_pulse() -> None:
+def test_silence_is_detected_after_its_time_and_one_pulse() -> None:
     link = liveness()
     verdicts = [link.pulse(START + n * 0.1) for n in range(1, 13)]
 
@@ -39,8 +39,8 @@ def test_anything_received_restarts_the_count() -> None:
     assert link.pulse(START + 2.1)
 
 
-def test_stall_of_this_node_declares_no_peer_silent() -> None:
-    """After it comes one pulse; what arrived meanwhile is read before the next ones."""
+def test_stall_of_this_node_makes_no_peer_silent() -> None:
+    """One pulse follows the stall; what arrived meanwhile is read before the next one."""
     link = liveness()
 
     assert not link.pulse(START + 60.0)
@@ -55,7 +55,7 @@ def test_pulses_that_come_too_fast_do_not_shorten_the_time() -> None:
     assert link.pulse(START + 1.0)
 
 
-def test_lease_counts_from_the_sending_by_what_the_other_side_promised() -> None:
+def test_lease_counts_from_the_ping_and_lasts_as_the_peer_announced() -> None:
     link = liveness()
     stamp = link.ping(START + 10.0)
     link.pong(stamp, START + 10.5)
@@ -74,7 +74,7 @@ def test_late_answer_to_an_early_ping_does_not_shorten_a_lease() -> None:
     assert link.lease_until == until
 
 
-def test_no_lease_before_an_answer_or_from_one_who_promises_nothing() -> None:
+def test_no_lease_before_an_answer_or_without_an_announced_silence() -> None:
     link = liveness()
     stamp = link.ping(START)
     assert link.lease_until == 0.0
@@ -93,7 +93,7 @@ def test_answer_from_the_future_is_refused() -> None:
 
 
 def lease_of(link: Liveness, now: float, heartbeats_since: float) -> float:
-    """How long before or after `now` the lease of a ping that is said then begins."""
+    """How long before or after `now` the lease of a ping sent at `now` begins."""
     link.pong(link.ping(now, heartbeats_since), now + 0.001)
     return link.lease_until - LENGTH - now
 
@@ -102,8 +102,8 @@ LENGTH = 2.0 - 0.05
 
 
 def test_ping_counts_from_the_last_heartbeats_if_they_are_old() -> None:
-    """Whoever answers it has waited for a heartbeat since then: a busy process, whose ticks are late
-    and whose pings are not, would otherwise rely on a follower that is free to vote."""
+    """A peer that answers has not had a heartbeat since then. A busy process, whose ticks are late and
+    whose pings are not, would otherwise rely on a follower that is free to vote."""
     assert lease_of(liveness(), START + 10.0, START + 9.7) == pytest.approx(0.0)
     link = liveness()
     assert lease_of(link, START + 10.0, START + 9.1) == pytest.approx(-0.55)
@@ -111,7 +111,7 @@ def test_ping_counts_from_the_last_heartbeats_if_they_are_old() -> None:
 
 
 def test_pings_do_not_count_after_a_drop_until_all_heartbeats_are_repeated() -> None:
-    """What found no room in the queue may have been a heartbeat."""
+    """The message that did not fit into the queue may have been a heartbeat."""
     link = liveness()
     link.ping(START + 10.0, START + 9.8)
     link.dropped(START + 10.0, START + 9.8)

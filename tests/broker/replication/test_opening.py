@@ -1,4 +1,4 @@
-"""The numbers that members of one group draw before they campaign: all different."""
+"""Election jitter: the members of one group draw different numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def turns_of(member: int, voters: tuple[int, ...], group: int = 16) -> Turns:
 
 @pytest.mark.parametrize("voters", [(0, 1), (0, 1, 2), (4, 7, 9), (1, 2, 3, 4, 5)])
 @pytest.mark.parametrize("bound", [5, 10])
-def test_no_two_voters_draw_the_same(voters: tuple[int, ...], bound: int) -> None:
+def test_no_two_voters_draw_the_same_number(voters: tuple[int, ...], bound: int) -> None:
     drawn = [{turns_of(voter, voters)(bound) for _ in range(DRAWS)} for voter in voters]
     assert all(0 <= number < bound for numbers in drawn for number in numbers)
     assert sum(map(len, drawn)) == len(set().union(*drawn))

@@ -1,4 +1,4 @@
-"""The messages that wait on a link: their frames and their bound."""
+"""The send queue of a link: its frames and its bound."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_bound_holds_over_closed_and_open_frames() -> None:
     assert outbox.add_message(GROUP, SMALL, ())
 
 
-def test_room_comes_back_as_frames_leave() -> None:
+def test_sent_frames_free_their_room() -> None:
     outbox = LinkOutbox(FRAME_BYTES_SOFT)
     add_batch(outbox, 600_000)
     assert not add_batch(outbox, 600_000)
@@ -90,7 +90,7 @@ def test_room_comes_back_as_frames_leave() -> None:
     assert add_batch(outbox, 600_000)
 
 
-def test_what_is_alone_passes_the_bound_but_not_that_of_a_frame() -> None:
+def test_single_message_may_exceed_the_bound_of_the_queue_but_not_of_a_frame() -> None:
     outbox = LinkOutbox(1000)
 
     assert not add_batch(outbox, FRAME_BYTES_MAX)

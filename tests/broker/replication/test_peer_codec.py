@@ -74,7 +74,7 @@ def memberships(draw: st.DrawFn) -> Membership:
 
 @st.composite
 def appends(draw: st.DrawFn) -> tuple[Append, list[Blob | None]]:
-    """What is sent: the entries of an Append refer to batches, whose bytes are beside it."""
+    """A message as it is sent: the entries of an Append refer to batches, whose bytes come separately."""
     previous = draw(indexes)
     entries: list[Entry] = []
     blobs: list[Blob | None] = []
@@ -86,7 +86,7 @@ def appends(draw: st.DrawFn) -> tuple[Append, list[Blob | None]]:
             payload = draw(memberships())
         elif kind is EntryKind.DATA and draw(st.booleans()):
             blob = draw(bodies)
-            payload = blob  # so that it equals what the decoder makes of it
+            payload = blob  # so that it equals the decoded value
         elif kind is EntryKind.DATA:
             payload = draw(bodies)
         size_bytes = draw(st.integers(0, 2**32 - 1))
@@ -119,7 +119,7 @@ others = st.one_of(
 
 
 def add(writer: FrameWriter, part: object) -> Part:
-    """Add it, and say what shall come out."""
+    """Add a part and return the part that must be decoded."""
     if isinstance(part, PeerPost):
         writer.add_post(part)
         return part
@@ -136,7 +136,7 @@ def add(writer: FrameWriter, part: object) -> Part:
 
 
 def body_of(buffers: list[Blob]) -> memoryview:
-    """What arrives: one piece of memory, without the length."""
+    """The frame as it arrives: one piece of memory, without the length."""
     data = b"".join(buffers)
     assert struct.unpack_from(">I", data)[0] == len(data) - 4
     return memoryview(data)[4:]
@@ -166,7 +166,7 @@ def append_of(*payloads: bytes) -> tuple[Append, list[Blob | None]]:
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(messages | others, min_size=1, max_size=12))
-def test_parts_come_out_as_they_went_in_and_in_order(parts: list[object]) -> None:
+def test_parts_survive_encoding_in_order(parts: list[object]) -> None:
     writer = FrameWriter()
     expected = [add(writer, part) for part in parts]
     assert writer
@@ -243,7 +243,7 @@ def test_received_batches_are_parts_of_the_frame_and_may_be_kept() -> None:
     assert all(isinstance(payload, memoryview) for payload in payloads)
 
 
-def test_control_payloads_are_bytes_to_tell_them_from_batches() -> None:
+def test_control_payloads_are_bytes_and_so_differ_from_batches() -> None:
     trim = Entry(LogIndex(6), Term(2), EntryKind.DATA, 64, b"trim")
     append = Append(ONE, TWO, Term(2), LogIndex(5), Term(1), LogIndex(4), (trim,))
 
@@ -276,7 +276,7 @@ def test_the_state_of_a_snapshot_may_come_beside_it() -> None:
     ]
 
 
-def test_an_entry_without_its_bytes_is_our_own_error() -> None:
+def test_an_entry_without_its_bytes_is_an_error_of_the_sender() -> None:
     entry = Entry(LogIndex(6), Term(2), EntryKind.DATA, 64, object())
     append = Append(ONE, TWO, Term(2), LogIndex(5), Term(1), LogIndex(4), (entry,))
 
@@ -336,7 +336,7 @@ def test_damaged_frames_raise_protocol_error_or_nothing(
     ],
     ids=lambda part: type(part).__name__,
 )
-def test_no_prefix_of_a_part_is_taken(part: object) -> None:
+def test_no_prefix_of_a_part_is_accepted(part: object) -> None:
     frame = frame_of(part)
     for length in range(1, len(frame)):
         with pytest.raises(ProtocolError):

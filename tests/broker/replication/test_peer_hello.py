@@ -52,7 +52,7 @@ def body(framed: bytes) -> bytes:
 
 @settings(deadline=None, max_examples=100)
 @given(hellos)
-def test_hello_comes_out_as_it_went_in(hello: PeerHello) -> None:
+def test_hello_survives_encoding(hello: PeerHello) -> None:
     frame = body(encode_hello(hello))
 
     assert is_peer_hello(memoryview(frame))
@@ -61,7 +61,7 @@ def test_hello_comes_out_as_it_went_in(hello: PeerHello) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(answers)
-def test_answer_comes_out_as_it_went_in(answer: HelloAnswer) -> None:
+def test_answer_survives_encoding(answer: HelloAnswer) -> None:
     assert decode_hello_answer(body(encode_hello_answer(answer))) == answer
 
 
@@ -80,13 +80,13 @@ def test_damaged_hellos_raise_protocol_error_or_nothing(
             continue
 
 
-def test_ordinary_requests_are_no_hellos() -> None:
+def test_ordinary_requests_are_not_hellos() -> None:
     assert not is_peer_hello(struct.pack(">hhih", 18, 3, 1, -1))
     assert not is_peer_hello(b"")
     assert not is_peer_hello(b"\x7d")
 
 
-def test_another_protocol_version_is_understood_as_far_as_to_refuse_it() -> None:
+def test_hello_of_another_protocol_version_is_decoded_and_refused() -> None:
     hello = PeerHello(PeerIdentity(NodeId(2), 0, "c", 1), Purpose.LINK, 1, 1000)
     frame = bytearray(body(encode_hello(hello)))
     client_id_bytes = struct.unpack_from(">h", frame, 8)[0]
@@ -129,12 +129,12 @@ GONE_AND_GREETING = PeerLinkState(INCARNATION, None, False, True)
         (2, 1, INCARNATION, 1, GREETING, HelloRefusal.ACCEPTED),
         (1, 2, INCARNATION, 1, MINE, HelloRefusal.CROSSING),
         (2, 1, INCARNATION, 1, MINE, HelloRefusal.ACCEPTED),
-        # Whoever dials again has lost what it had dialled.
+        # A broker that dials again has lost the connection that it had dialled.
         (1, 2, INCARNATION, 8, THEIRS, HelloRefusal.ACCEPTED),
         (2, 1, INCARNATION, 8, THEIRS, HelloRefusal.ACCEPTED),
         (1, 2, INCARNATION, 7, THEIRS, HelloRefusal.OLD_INCARNATION),
         (1, 2, INCARNATION, 1, GONE, HelloRefusal.ACCEPTED),
-        # Lives: starts on one disk, and disks.
+        # Incarnations: starts on one disk, and disks.
         (1, 2, (0, 6), 1, MINE, HelloRefusal.ACCEPTED),
         (1, 2, (0, 6), 1, THEIRS, HelloRefusal.ACCEPTED),
         (1, 2, (1, 0), 1, THEIRS, HelloRefusal.ACCEPTED),
@@ -171,7 +171,7 @@ def test_one_connection_is_the_link(
         ("c", "c", Purpose.INTRODUCTION, HelloRefusal.ACCEPTED),
     ],
 )
-def test_links_are_within_a_cluster_and_introductions_across_its_border(
+def test_links_stay_within_a_cluster_and_introductions_may_come_from_outside(
     my_cluster: str, cluster: str, purpose: Purpose, refusal: HelloRefusal
 ) -> None:
     me, caller = PeerIdentity(NodeId(1), 0, my_cluster, 1), PeerIdentity(NodeId(2), 0, cluster, 1)

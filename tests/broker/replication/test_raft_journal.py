@@ -46,7 +46,7 @@ def facts_of(journal: RaftJournal, group: GroupId = GROUP) -> GroupFacts:
     return facts
 
 
-def told(journal: RaftJournal) -> dict[GroupId, tuple[object, ...]]:
+def all_facts(journal: RaftJournal) -> dict[GroupId, tuple[object, ...]]:
     """All facts in the journal, as values."""
     found = {}
     for group in journal.groups():
@@ -62,7 +62,7 @@ def reopened(directory: Path) -> RaftJournal:
     return RaftJournal.open(directory, OpenFiles(4))
 
 
-def test_everything_synced_is_there_again(tmp_path: Path) -> None:
+def test_everything_synced_is_there_after_reopening(tmp_path: Path) -> None:
     journal = reopened(tmp_path / "raft")
     journal.create(GROUP, START)
     journal.create(OTHER, START)
@@ -86,7 +86,7 @@ def test_everything_synced_is_there_again(tmp_path: Path) -> None:
     assert journal.facts(GroupId(99)) is None
 
 
-def test_what_was_not_synced_never_happened(tmp_path: Path) -> None:
+def test_unsynced_records_are_lost(tmp_path: Path) -> None:
     journal = reopened(tmp_path)
     journal.create(GROUP, START)
     journal.sync()
@@ -95,7 +95,7 @@ def test_what_was_not_synced_never_happened(tmp_path: Path) -> None:
     assert facts_of(reopened(tmp_path)).hard_state == FRESH
 
 
-def test_clean_close_writes_hints_that_nothing_else_carried(tmp_path: Path) -> None:
+def test_clean_close_writes_hints_that_no_record_carried(tmp_path: Path) -> None:
     journal = reopened(tmp_path)
     journal.create(GROUP, START)
     journal.sync()
@@ -150,7 +150,7 @@ def test_moved_start_drops_the_control_entries_it_passes(tmp_path: Path) -> None
     assert (facts.start, facts.control) == (start, [control(5)])
 
 
-def test_reset_keeps_the_vote_and_says_until_when_it_is_pending(tmp_path: Path) -> None:
+def test_reset_keeps_the_vote_and_is_pending_until_done(tmp_path: Path) -> None:
     journal = reopened(tmp_path)
     journal.create(GROUP, START)
     journal.save_hard_state(GROUP, vote(6, 1))
@@ -194,7 +194,7 @@ def test_forgotten_group_may_come_back_as_a_new_one(tmp_path: Path) -> None:
     assert facts_of(journal).hard_state == FRESH
 
 
-def test_thousand_elections_at_once_are_one_sync() -> None:
+def test_thousand_elections_at_once_share_one_sync() -> None:
     disk = SimulatedDisk(Random(1), lambda: 0)
     journal = RaftJournal.open("/data/raft", OpenFiles(4, disk))
     for number in range(1000):
@@ -232,10 +232,10 @@ def test_file_that_outgrew_its_facts_is_replaced(
     assert path.stat().st_size < size_bytes // 10
     journal.save_control(GROUP, control(2))
     journal.sync()
-    before = told(journal)
+    before = all_facts(journal)
     journal.close(clean=False)
     assert os.listdir(tmp_path) == [raft_journal.FILE_NAME]
-    assert told(reopened(tmp_path)) == before
+    assert all_facts(reopened(tmp_path)) == before
 
 
 def test_full_disk_at_a_checkpoint_leaves_the_old_file_in_use(
@@ -275,11 +275,11 @@ def test_saves_while_another_thread_makes_checkpoints_are_not_lost(
     stop.set()
     thread.join()
     journal.sync()
-    before = told(journal)
-    assert told(reopened(tmp_path)) == before
+    before = all_facts(journal)
+    assert all_facts(reopened(tmp_path)) == before
 
 
-def test_refused_write_is_made_up_for_by_the_next_sync(tmp_path: Path) -> None:
+def test_refused_write_is_repeated_by_the_next_sync(tmp_path: Path) -> None:
     calls = FailingCalls()
     journal = RaftJournal.open(tmp_path, OpenFiles(4, calls))
     journal.create(GROUP, START)
@@ -294,7 +294,7 @@ def test_refused_write_is_made_up_for_by_the_next_sync(tmp_path: Path) -> None:
 
 
 class LittleRoom(SystemCalls):
-    """Takes half of a write, then nothing, while there is no `room`."""
+    """Writes half of the data, then nothing, while there is no `room`."""
 
     room = True
 
@@ -340,7 +340,7 @@ def test_failed_fsync_is_final(tmp_path: Path) -> None:
     assert journal.synced_position == 0
 
 
-def test_what_a_dead_process_could_not_sync_is_written_again() -> None:
+def test_data_that_a_dead_process_could_not_sync_is_rewritten() -> None:
     """A failed fsync leaves pages that look sound and clean, and that the disk never got."""
     disk = SimulatedDisk(Random(0), lambda: 1000)
     journal = RaftJournal.open("/data/raft", OpenFiles(4, disk))
@@ -351,9 +351,9 @@ def test_what_a_dead_process_could_not_sync_is_written_again() -> None:
     with pytest.raises(StorageFailed):
         journal.sync()
     disk.process_died()
-    found = told(RaftJournal.open("/data/raft", OpenFiles(4, disk)))
+    found = all_facts(RaftJournal.open("/data/raft", OpenFiles(4, disk)))
     disk.crash()
-    assert told(RaftJournal.open("/data/raft", OpenFiles(4, disk))) == found
+    assert all_facts(RaftJournal.open("/data/raft", OpenFiles(4, disk))) == found
 
 
 def test_rename_that_a_dead_process_did_not_sync_is_durable_once_the_journal_is_open(
@@ -380,7 +380,7 @@ def _dies(path: str) -> None:
 
 
 def journal_with_tail(directory: Path) -> tuple[Path, int]:
-    """Its file, and where the part begins that no mark speaks for."""
+    """Its file, and the position after which nothing is marked durable."""
     journal = reopened(directory)
     journal.create(GROUP, START)
     journal.save_hard_state(GROUP, vote(1))
@@ -451,13 +451,13 @@ def test_crash_at_any_moment_leaves_what_was_synced_and_a_prefix_of_the_rest(see
     disk = SimulatedDisk(random, lambda: 0)
     journal = RaftJournal.open("/data/raft", OpenFiles(4, disk))
     journal._checkpoint_due_bytes = 300
-    history = [told(journal)]
+    history = [all_facts(journal)]
     synced = 0
     disk.faults.calls_to_power_cut = random.randrange(40)
     try:
         while True:
             step(journal, random)
-            history.append(told(journal))
+            history.append(all_facts(journal))
             if random.random() < 0.3:
                 journal.sync()
                 synced = len(history) - 1
@@ -465,12 +465,12 @@ def test_crash_at_any_moment_leaves_what_was_synced_and_a_prefix_of_the_rest(see
     except PowerCut:
         pass
     disk.crash()
-    found = told(RaftJournal.open("/data/raft", OpenFiles(4, disk)))
+    found = all_facts(RaftJournal.open("/data/raft", OpenFiles(4, disk)))
     assert found in history[synced:]
 
 
 def step(journal: RaftJournal, random: Random) -> None:
-    """One change, any that makes sense now."""
+    """Make one valid change, chosen at random."""
     group = GroupId(random.randrange(3))
     facts = journal.facts(group)
     if facts is None:

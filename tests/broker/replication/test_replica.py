@@ -26,32 +26,32 @@ def trio(tmp_path: Path) -> Iterator[Trio]:
 
 
 def stick(trio: Trio, *numbers: int) -> None:
-    """Nothing that these write from now on gets durable; then something is written."""
+    """Hang the disks of these nodes, then append something."""
     for number in numbers:
         trio.nodes[number].is_disk_stuck = True
     trio.append()
 
 
-def test_leader_gives_up_when_a_majority_has_on_disk_what_its_own_disk_has_not(
+def test_leader_resigns_when_a_majority_has_on_disk_what_its_own_disk_lacks(
     trio: Trio, caplog: pytest.LogCaptureFixture
 ) -> None:
     term = trio.term
     stick(trio, 0)
     trio.tick(STUCK_TICKS_MAX)
-    # The two others are a majority without its disk: what was appended is committed all the same.
+    # The two others are a majority without its disk, so the batch is committed.
     assert trio.nodes[0].machine.committed_end == 1
     assert (trio.leader, trio.term) == (0, term)
     trio.tick()
     assert trio.leader in (1, 2)
     assert "the disk is too slow to lead" in caplog.text
-    # Nor does it come back by itself as long as it is so.
+    # It does not become leader again while its disk hangs.
     trio.append()
     trio.tick(3 * STUCK_TICKS_MAX)
     assert trio.leader in (1, 2)
     assert trio.term == term + 1
 
 
-def test_commit_is_reported_once_a_majority_has_it_though_the_leaders_disk_has_not(
+def test_commit_is_reported_once_a_majority_has_it_without_the_leaders_disk(
     trio: Trio,
 ) -> None:
     """No tick, so no heartbeat that would carry it."""
@@ -61,7 +61,7 @@ def test_commit_is_reported_once_a_majority_has_it_though_the_leaders_disk_has_n
 
 
 @pytest.mark.parametrize("stuck", [(0, 1), (0, 2), (0, 1, 2)])
-def test_leader_stays_where_no_majority_does_better(trio: Trio, stuck: tuple[int, ...]) -> None:
+def test_leader_stays_if_no_majority_is_faster(trio: Trio, stuck: tuple[int, ...]) -> None:
     term = trio.term
     stick(trio, *stuck)
     assert trio.nodes[0].machine.committed_end == 0
@@ -87,8 +87,8 @@ def test_slow_follower_neither_delays_nor_deposes_anyone(
     assert (trio.leader, trio.term) == (0, term)
 
 
-def test_disk_that_is_slow_now_and_then_costs_no_leadership(trio: Trio) -> None:
-    """It is one sync that must not take so long, not all of them together."""
+def test_disk_that_is_slow_at_times_costs_no_leadership(trio: Trio) -> None:
+    """The limit is for one sync, not for all of them together."""
     term = trio.term
     for _ in range(5):
         stick(trio, 0)
@@ -98,7 +98,7 @@ def test_disk_that_is_slow_now_and_then_costs_no_leadership(trio: Trio) -> None:
     assert (trio.leader, trio.term) == (0, term)
 
 
-def test_leader_whose_disk_is_full_has_the_others_write_and_one_of_them_lead(
+def test_leader_whose_disk_is_full_lets_the_others_write_and_one_of_them_lead(
     trio: Trio, caplog: pytest.LogCaptureFixture
 ) -> None:
     full, term = trio.nodes[0], trio.term
@@ -110,14 +110,14 @@ def test_leader_whose_disk_is_full_has_the_others_write_and_one_of_them_lead(
     assert "the disk is too full to lead" in caplog.text
     trio.append(2)
     trio.tick(5 * TRIED_EVERY_TICKS)
-    # Nobody waits for it, and nobody asks for its vote again and again.
+    # No node waits for it or keeps requesting its vote.
     assert [node.machine.committed_end for node in trio.nodes[1:]] == [3, 3]
     assert (full.machine.committed_end, trio.term) == (0, term + 1)
-    # As a follower it is to be opened again: thousands could not be kept in memory until there is room.
+    # As a follower it is to be reopened: thousands of groups could not wait in memory for room.
     assert len(full.machine.failures) == 1
 
 
-def test_leader_stays_and_refuses_where_every_disk_is_full(trio: Trio) -> None:
+def test_leader_stays_and_refuses_if_every_disk_is_full(trio: Trio) -> None:
     term = trio.term
     for node in trio.nodes:
         node.machine.waits_for_room = True
@@ -138,7 +138,7 @@ def test_leader_stays_and_refuses_where_every_disk_is_full(trio: Trio) -> None:
     assert [node.machine.committed_end for node in trio.nodes] == [2, 2, 2]
 
 
-def test_follower_that_the_node_needs_waits_for_room_and_is_sent_no_more_than_it_may_hold(
+def test_follower_that_the_node_needs_waits_for_room_and_is_sent_a_bounded_amount(
     trio: Trio, caplog: pytest.LogCaptureFixture
 ) -> None:
     full = trio.nodes[1]
@@ -155,7 +155,7 @@ def test_follower_that_the_node_needs_waits_for_room_and_is_sent_no_more_than_it
     assert "has room again" in caplog.text
 
 
-def test_log_of_which_nothing_is_known_any_more_is_not_waited_for(trio: Trio) -> None:
+def test_failed_log_is_not_waited_for(trio: Trio) -> None:
     trio.nodes[0].replica.entries.log._durability.failure = "fsync failed"
     with pytest.raises(StorageFailed, match="fsync failed"):
         trio.append()

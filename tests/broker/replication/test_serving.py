@@ -46,7 +46,7 @@ def test_leader_serves_while_a_majority_that_answered_it_is_linked(trio: Trio) -
     assert may_serve(trio)
 
 
-def test_link_to_one_that_was_away_at_the_election_says_nothing(trio: Trio) -> None:
+def test_link_to_a_member_that_was_away_at_the_election_proves_nothing(trio: Trio) -> None:
     """That member may have helped to elect another leader since. A leader that was paused and
     continues finds its links re-established before it learns that (found by simulation)."""
     linked(trio.nodes[LEADER], AWAY)
@@ -56,7 +56,7 @@ def test_link_to_one_that_was_away_at_the_election_says_nothing(trio: Trio) -> N
     assert may_serve(trio), "it has answered in this term now"
 
 
-def test_link_to_one_that_was_lost_says_nothing_until_it_answers(trio: Trio) -> None:
+def test_link_to_a_member_that_was_lost_proves_nothing_until_it_answers(trio: Trio) -> None:
     linked(trio.nodes[LEADER], OTHER)
     trio.nodes[LEADER].replica.peer_unreachable(MEMBERS[OTHER])
     assert not may_serve(trio)
@@ -66,7 +66,7 @@ def test_link_to_one_that_was_lost_says_nothing_until_it_answers(trio: Trio) -> 
 
 def test_heartbeats_since_is_old_when_ticks_are_late(trio: Trio) -> None:
     """Leases count from there (`liveness`): a heartbeat is due every three ticks, however long those
-    take, and a follower's patience is not measured by its leader's ticks."""
+    take, and a follower's timeout does not run by its leader's ticks."""
     node = trio.nodes[LEADER]
     sent_at: list[float] = []
     for _ in range(12):

@@ -18,8 +18,8 @@ from kafkaesque.model.ids import GroupId, MemberId, NodeId
 LOST = NodeId(2)
 
 
-class Told:
-    """What this node sends, and when it wants to be called."""
+class RecordingOutbox:
+    """Records what this node sends, and its timers."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -37,7 +37,7 @@ class Told:
         self.calls.append((seconds, call))
 
     @property
-    def asked_for_votes(self) -> int:
+    def requested_votes(self) -> int:
         return sum(isinstance(message, PreVote) for message in self.messages)
 
 
@@ -50,17 +50,19 @@ def follow(rig: Rig, leader: MemberId) -> None:
     assert replica.leadership[:3] == (Role.FOLLOWER, term, leader)
 
 
-def play(directory: Path, story: Callable[[Rig, Told, Succession], None], *, up: bool) -> Told:
-    told = Told()
+def play(
+    directory: Path, story: Callable[[Rig, RecordingOutbox, Succession], None], *, up: bool
+) -> RecordingOutbox:
+    outbox = RecordingOutbox()
 
     async def main() -> None:
         async with open_rig(directory, members=(ME, PEER, OTHER)) as rig:
             replicas = rig.partition._env.replicas
-            replicas.outbox = told
-            story(rig, told, Succession(replicas, lambda _: up, told.call_later))
+            replicas.outbox = outbox
+            story(rig, outbox, Succession(replicas, lambda _: up, outbox.call_later))
 
     run(main())
-    return told
+    return outbox
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
@@ -68,34 +70,34 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 
 def test_follower_of_a_lost_node_campaigns_in_its_turn_and_again(tmp_path: Path) -> None:
-    def story(rig: Rig, told: Told, succession: Succession) -> None:
+    def story(rig: Rig, outbox: RecordingOutbox, succession: Succession) -> None:
         follow(rig, PEER)
         succession.lost(LOST)
-        assert told.asked_for_votes == 0
-        first, second, *_ = sorted(seconds for seconds, _ in told.calls)
+        assert outbox.requested_votes == 0
+        first, second, *_ = sorted(seconds for seconds, _ in outbox.calls)
         # Two are left: one campaigns after 0, 2 and 6 turns, the other after 1, 4 and 10.
         turn = round((first - FIRST_SECONDS) / TURN_SECONDS)
         assert round((second - FIRST_SECONDS) / TURN_SECONDS) == {0: 2, 1: 4}[turn]
-        told.calls[0][1]()
+        outbox.calls[0][1]()
         rig.partition.replica.process()
-        assert told.asked_for_votes == 2
+        assert outbox.requested_votes == 2
 
     play(tmp_path, story, up=False)
 
 
-def test_nobody_campaigns_when_the_node_is_back(tmp_path: Path) -> None:
-    def story(rig: Rig, told: Told, succession: Succession) -> None:
+def test_no_member_campaigns_when_the_node_is_back(tmp_path: Path) -> None:
+    def story(rig: Rig, outbox: RecordingOutbox, succession: Succession) -> None:
         follow(rig, PEER)
         succession.lost(LOST)
-        for _, call in told.calls:
+        for _, call in outbox.calls:
             call()
         rig.partition.replica.process()
 
-    assert play(tmp_path, story, up=True).asked_for_votes == 0
+    assert play(tmp_path, story, up=True).requested_votes == 0
 
 
 def test_group_that_another_node_leads_is_left_alone(tmp_path: Path) -> None:
-    def story(rig: Rig, told: Told, succession: Succession) -> None:
+    def story(rig: Rig, outbox: RecordingOutbox, succession: Succession) -> None:
         follow(rig, OTHER)
         succession.lost(LOST)
 
@@ -103,12 +105,12 @@ def test_group_that_another_node_leads_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_group_that_found_a_leader_meanwhile_is_left_alone(tmp_path: Path) -> None:
-    def story(rig: Rig, told: Told, succession: Succession) -> None:
+    def story(rig: Rig, outbox: RecordingOutbox, succession: Succession) -> None:
         follow(rig, PEER)
         succession.lost(LOST)
         follow(rig, OTHER)
-        for _, call in told.calls:
+        for _, call in outbox.calls:
             call()
         rig.partition.replica.process()
 
-    assert play(tmp_path, story, up=False).asked_for_votes == 0
+    assert play(tmp_path, story, up=False).requested_votes == 0

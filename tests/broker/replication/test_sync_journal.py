@@ -32,7 +32,7 @@ def test_a_round_of_many_logs_costs_one_sync() -> None:
     assert rig.disk.syncs == before + 1
 
 
-def test_what_was_not_in_a_round_is_not_durable() -> None:
+def test_batches_outside_of_a_round_are_not_durable() -> None:
     rig = JournalRig()
     kept = rig.append(0)
     rig.sync()
@@ -42,7 +42,7 @@ def test_what_was_not_in_a_round_is_not_durable() -> None:
     assert rig.content(0) == headers(kept)
 
 
-def test_segments_begin_where_they_did() -> None:
+def test_restored_segments_begin_at_the_same_offsets() -> None:
     rig = JournalRig(segment_bytes=300)
     written = []
     for number in range(12):
@@ -52,7 +52,7 @@ def test_segments_begin_where_they_did() -> None:
     rig.sync()
     bases = [segment.base_offset for segment in rig.logs[GroupId(0)].segments]
     assert len(bases) > 2
-    # The settings of before do not matter: others may hold by now.
+    # With other settings than before the crash.
     rig.restart()
     log = rig.logs[GroupId(0)]
     assert [segment.base_offset for segment in log.segments] == bases
@@ -60,7 +60,7 @@ def test_segments_begin_where_they_did() -> None:
     assert [log.epoch_at(Offset(offset)) for offset in (0, 4, 5, 11)] == [1, 1, 2, 3]
 
 
-def test_what_was_cut_does_not_come_back() -> None:
+def test_cut_batches_are_not_restored() -> None:
     rig = JournalRig()
     kept = rig.append(0)
     rig.append(0, 5)
@@ -71,7 +71,7 @@ def test_what_was_cut_does_not_come_back() -> None:
     assert rig.content(0) == headers(kept)
 
 
-def test_what_took_the_place_of_a_cut_is_found() -> None:
+def test_batches_appended_after_a_cut_are_restored() -> None:
     rig = JournalRig()
     kept = rig.append(0)
     rig.append(0, 5)
@@ -96,7 +96,7 @@ def test_log_that_was_emptied_begins_at_the_given_offset() -> None:
     assert list(log.headers_from(Offset(50))) == headers(batch)
 
 
-def test_new_log_that_begins_late_is_found_though_it_had_no_file() -> None:
+def test_new_log_that_begins_late_is_restored_although_it_had_no_file() -> None:
     rig = JournalRig()
     rig.open(0).reset_to(Offset(50))
     rig.starts[GroupId(0)] = Offset(50)
@@ -106,7 +106,7 @@ def test_new_log_that_begins_late_is_found_though_it_had_no_file() -> None:
     assert list(rig.logs[GroupId(0)].headers_from(Offset(50))) == headers(batch)
 
 
-def test_log_that_lost_its_files_is_not_begun_where_the_journal_goes_on() -> None:
+def test_log_that_lost_its_files_is_not_started_at_the_journals_first_batch() -> None:
     rig = JournalRig()
     rig.append(0, 3)
     rig.logs[GroupId(0)].sync()
@@ -130,7 +130,7 @@ def test_log_that_begins_within_a_batch_has_no_gap_there() -> None:
     assert rig.logs[GroupId(0)].log_start_offset == 1
 
 
-def test_deleted_log_leaves_nothing_to_one_of_the_same_place() -> None:
+def test_deleted_log_leaves_nothing_to_its_replacement() -> None:
     rig = JournalRig()
     rig.append(0, 3)
     rig.append(1)
@@ -140,7 +140,7 @@ def test_deleted_log_leaves_nothing_to_one_of_the_same_place() -> None:
     assert rig.open(0).log_end_offset == 0
 
 
-def test_log_of_a_group_that_left_is_not_made_again() -> None:
+def test_log_of_a_group_that_left_is_not_created_again() -> None:
     rig = JournalRig()
     rig.append(0)
     rig.sync()
@@ -151,7 +151,7 @@ def test_log_of_a_group_that_left_is_not_made_again() -> None:
     assert rig.journal_files() == []
 
 
-def test_round_under_way_leaves_out_what_is_cut_meanwhile() -> None:
+def test_running_round_leaves_out_batches_that_are_cut() -> None:
     rig = JournalRig()
     kept = rig.append(0)
     rig.sync()
@@ -197,7 +197,7 @@ def test_cut_that_cannot_be_recorded_does_not_happen() -> None:
     assert rig.logs[GroupId(0)].log_end_offset == 2
 
 
-def test_full_file_goes_when_its_logs_are_synced() -> None:
+def test_full_file_is_removed_when_its_logs_are_synced() -> None:
     rig = JournalRig(file_bytes=400)
     while not rig.journal.has_closed_files:
         rig.append(0)
@@ -232,7 +232,7 @@ def test_two_full_files_are_enough() -> None:
     assert rig.journal.has_room(1)
 
 
-def test_removed_file_does_not_come_back() -> None:
+def test_removal_of_a_file_is_durable() -> None:
     rig = JournalRig(file_bytes=400)
     while not rig.journal.has_closed_files:
         rig.append(0)

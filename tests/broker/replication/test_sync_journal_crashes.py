@@ -21,7 +21,7 @@ SEEDS = 60
 
 
 class Model:
-    """What one log must have."""
+    """The batches that one log must have."""
 
     def __init__(self) -> None:
         self.batches: list[BatchHeader] = []
@@ -114,7 +114,7 @@ class Story:
         model.batches.extend(headers(data))
 
     unknown: tuple[int, int] | None = None
-    """A log and its offset at which a batch was being written that may be there or not."""
+    """A log and the offset of a batch that was being written: it may be there or not."""
     doubtful: tuple[int, list[BatchHeader]] | None = None
     """A log that was being cut, and what it had before."""
 
@@ -139,7 +139,7 @@ class Story:
         self.unknown = self.doubtful = None
 
     def check(self, group: int, model: Model) -> None:
-        # Of logs with nothing in the journal an EntryLog sees to that.
+        # For logs without batches in the journal, EntryLog ensures that.
         truncate_at_gap(self.rig.logs[GroupId(group)], Offset(0))
         found = self.rig.content(group)
         known = model.batches
@@ -156,5 +156,5 @@ class Story:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_logs_have_what_was_durable_and_nothing_that_was_cut(seed: int) -> None:
+def test_logs_have_everything_durable_and_nothing_that_was_cut(seed: int) -> None:
     Story(seed).run()

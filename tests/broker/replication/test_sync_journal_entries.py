@@ -75,7 +75,7 @@ def follower_that_went_astray(path: Path) -> tuple[Rig, JournaledRig]:
     return leader, rig
 
 
-def test_log_that_takes_the_place_of_another_gets_nothing_of_what_that_had(tmp_path: Path) -> None:
+def test_replacement_log_gets_nothing_from_the_replaced_log(tmp_path: Path) -> None:
     leader, rig = follower_that_went_astray(tmp_path)
     rig.entries.install(leader.entries.snapshot())
     rig.journal.sync()
@@ -87,7 +87,7 @@ def test_log_that_takes_the_place_of_another_gets_nothing_of_what_that_had(tmp_p
     ]
 
 
-def test_log_that_takes_the_place_of_another_is_synced_in_the_journal_too(tmp_path: Path) -> None:
+def test_replacement_log_is_synced_in_the_journal_too(tmp_path: Path) -> None:
     leader, rig = follower_that_went_astray(tmp_path)
     rig.entries.install(leader.entries.snapshot())
     rig.control(5)
@@ -100,7 +100,7 @@ def test_log_that_takes_the_place_of_another_is_synced_in_the_journal_too(tmp_pa
 
 
 @pytest.mark.parametrize("step", ["cut", "swap"])
-def test_crash_while_a_log_takes_the_place_of_another(
+def test_crash_while_a_log_is_replaced(
     tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader, rig = follower_that_went_astray(tmp_path)
@@ -123,10 +123,10 @@ def test_crash_while_a_log_takes_the_place_of_another(
     )
 
 
-def test_replaced_log_whose_cut_could_not_be_noted_is_voided_before_it_is_opened_again(
+def test_replaced_log_whose_cut_was_not_recorded_is_voided_before_reopening(
     tmp_path: Path,
 ) -> None:
-    """As a partition is opened again after the disk refused."""
+    """As a partition is reopened after a disk error."""
     leader, rig = follower_that_went_astray(tmp_path)
     rig.entries.log.close(clean=False)
     rig.sync_journal.void(GROUP)
@@ -141,8 +141,8 @@ def test_replaced_log_whose_cut_could_not_be_noted_is_voided_before_it_is_opened
 # -- cuts ------------------------------------------------------------------------------------------
 
 
-def test_raft_journal_that_is_synced_while_a_cut_waits_makes_no_damage_of_it() -> None:
-    """The flusher's threads go on while the event loop cuts a log."""
+def test_sync_of_the_raft_journal_during_a_cut_does_not_look_like_damage() -> None:
+    """The flusher's threads continue while the event loop cuts a log."""
     disk = SimulatedDisk(KeepNothing(), lambda: 1000)
     rig = JournaledRig(Path("/data"), SMALL, disk)
     rig.control(1)
@@ -179,7 +179,7 @@ def test_raft_journal_that_is_synced_while_a_cut_waits_makes_no_damage_of_it() -
 # -- folding and cleaning ---------------------------------------------------------------------------
 
 
-def test_what_only_the_journal_holds_is_not_folded(tmp_path: Path) -> None:
+def test_batches_that_only_the_journal_holds_are_not_folded(tmp_path: Path) -> None:
     rig = JournaledRig(tmp_path, SMALL)
     rig.control(1)
     for _ in range(12):
@@ -192,7 +192,7 @@ def test_what_only_the_journal_holds_is_not_folded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", [(), ("sync-point", "structure")])
-def test_gaps_that_a_cleaner_made_are_none_that_the_journal_fills(
+def test_gaps_made_by_the_cleaner_are_not_filled_from_the_journal(
     tmp_path: Path, lost: tuple[str, ...]
 ) -> None:
     rig = JournaledRig(tmp_path, SMALL)

@@ -1,4 +1,4 @@
-"""The sync journal when disks refuse, logs come and go, and a stop is not as clean as it looks."""
+"""The sync journal with disk errors, logs that are opened and closed, and stops that are not clean."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILE_BYTES = 400
 
 
 def filled(rig: JournalRig, *groups: int) -> None:
-    """Until a file is full and the next one begun."""
+    """Run rounds until a file is full and the next one is begun."""
     while not rig.journal.has_closed_files:
         for group in groups:
             rig.append(group)
@@ -24,7 +24,7 @@ def filled(rig: JournalRig, *groups: int) -> None:
 # -- a sync that fails ---------------------------------------------------------------------------
 
 
-def test_failed_sync_sends_the_logs_to_their_own_files_and_is_not_tried_again() -> None:
+def test_failed_sync_makes_the_logs_sync_their_own_files_and_is_not_retried() -> None:
     rig = JournalRig()
     written = [rig.append(0)]
     rig.sync()
@@ -42,8 +42,8 @@ def test_failed_sync_sends_the_logs_to_their_own_files_and_is_not_tried_again() 
     assert rig.content(1) == headers(other)
 
 
-def test_cut_after_a_failed_sync_does_not_come_back() -> None:
-    """What the disk has of a failed sync is not known: it may be all."""
+def test_batches_cut_after_a_failed_sync_are_not_restored() -> None:
+    """After a failed sync the disk may have none, some or all of the data."""
     rig = JournalRig()
     kept = rig.append(0)
     rig.sync()
@@ -77,7 +77,7 @@ def test_syncs_that_fail_again_and_again_leave_two_files_at_most() -> None:
     assert rig.journal_files() == []
 
 
-# -- logs that come and go -------------------------------------------------------------------------
+# -- logs that are closed --------------------------------------------------------------------------
 
 
 def test_round_that_took_its_bytes_before_the_log_was_closed_leaves_it_out() -> None:
@@ -96,7 +96,7 @@ def test_round_that_took_its_bytes_before_the_log_was_closed_leaves_it_out() -> 
     assert rig.content(0) == headers(kept, other)
 
 
-def test_round_of_a_closed_log_that_the_journal_never_met_does_no_harm() -> None:
+def test_round_of_a_closed_log_unknown_to_the_journal_does_no_harm() -> None:
     rig = JournalRig()
     rig.append(0)
     batch = rig.append(1)
@@ -107,7 +107,7 @@ def test_round_of_a_closed_log_that_the_journal_never_met_does_no_harm() -> None
     assert rig.content(1) == headers(batch)
 
 
-def test_file_goes_though_a_log_in_it_was_closed_for_good() -> None:
+def test_file_is_removed_although_a_log_in_it_was_closed_for_good() -> None:
     rig = JournalRig(file_bytes=FILE_BYTES)
     filled(rig, 0, 1)
     rig.logs.pop(GroupId(0)).close(clean=True)
@@ -158,7 +158,7 @@ def test_log_can_be_deleted_from_a_full_disk_and_its_replacement_starts_empty() 
     assert rig.content(0) == headers(batch)
 
 
-def test_file_goes_though_a_log_in_it_was_deleted_from_a_full_disk() -> None:
+def test_file_is_removed_although_a_log_in_it_was_deleted_from_a_full_disk() -> None:
     rig = JournalRig(file_bytes=FILE_BYTES)
     filled(rig, 0, 1)
     rig.disk.faults.is_full = True
@@ -168,7 +168,7 @@ def test_file_goes_though_a_log_in_it_was_deleted_from_a_full_disk() -> None:
     assert len(rig.journal_files()) == 1
 
 
-def test_place_of_a_deleted_log_is_not_taken_before_that_is_noted() -> None:
+def test_replacement_of_a_deleted_log_waits_until_the_deletion_is_recorded() -> None:
     rig = JournalRig()
     rig.append(0, 3)
     rig.sync()

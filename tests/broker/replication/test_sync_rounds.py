@@ -13,7 +13,7 @@ class LogOfGroup:
 
     def __init__(self, rig: JournalRig, group: int) -> None:
         self.log = rig.logs[GroupId(group)]
-        self.told: list[object] = []
+        self.outcomes: list[object] = []
 
     def sync(self) -> Offset:
         return self.log.sync()
@@ -22,10 +22,10 @@ class LogOfGroup:
         return self.log.share()
 
     def synced(self, offset: Offset) -> None:
-        self.told.append(offset)
+        self.outcomes.append(offset)
 
     def sync_failed(self, error: StorageFailed) -> None:
-        self.told.append(error)
+        self.outcomes.append(error)
 
 
 def new_logs(rig: JournalRig, count: int) -> list[LogOfGroup]:
@@ -68,5 +68,5 @@ def test_logs_get_the_outcome() -> None:
     rig.journal.write([share for _, share in planned.by_journal])
     assert logs[0].log.synced_offset == 0
     report_shared(planned.by_journal)
-    assert [log.told for log in logs] == [[1], [1]]
+    assert [log.outcomes for log in logs] == [[1], [1]]
     assert logs[0].log.synced_offset == 1

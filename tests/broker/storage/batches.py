@@ -35,7 +35,7 @@ def make_batch(
 
 
 def append(log: Log, count: int = 1, *, now_ms: int = 1000, **batch: int) -> bytes:
-    """Append a batch of `count` records at the end; the bytes appended."""
+    """Append a batch of `count` records at the end and return its bytes."""
     data = make_batch(log.log_end_offset, count, **batch)  # type: ignore[arg-type]
     log.append(memoryview(data), read_header(data), now_ms)
     return bytes(data)
@@ -67,7 +67,7 @@ def open_log(directory: Path, config: LogConfig = SMALL, *, clean: bool = False)
 
 
 def fill(log: Log) -> str:
-    """Append until the disk refuses; what it said."""
+    """Append until the disk refuses, and return the error."""
     while True:
         try:
             append(log, 1, size_bytes=7000)

@@ -25,7 +25,7 @@ def put(
     producer: tuple[int, int, int] = (-1, -1, NO_SEQUENCE),
     is_transactional: bool = False,
 ) -> Offset:
-    """Append one batch of (key, value) pairs; its first offset."""
+    """Append one batch of (key, value) pairs and return its first offset."""
     base_offset = log.log_end_offset
     records = [
         Record(Offset(base_offset + i), TimestampMs(now_ms + i), key, value)
@@ -82,7 +82,7 @@ def job_of(log: Log, now_ms: int = 2000, **more: Any) -> Job:
 
 
 def clean(log: Log, now_ms: int = 2000, **more: Any) -> Job:
-    """Clean all that is there, as a broker does."""
+    """Clean everything, as a broker does."""
     log.roll()
     log.sync()
     job = job_of(log, now_ms, **more)
@@ -112,7 +112,7 @@ def records(log: Log) -> list[Record]:
 
 
 def table(found: Sequence[Record]) -> dict[bytes, bytes]:
-    """What the records amount to: the newest value of each key."""
+    """The newest value of each key."""
     rows: dict[bytes, bytes] = {}
     for record in found:
         assert record.key is not None

@@ -30,7 +30,7 @@ def small_disk(directory: Path) -> Iterator[Path]:
 
 
 class FailingCalls(SystemCalls):
-    """The real system calls, some of which fail."""
+    """The real system calls, with injected failures."""
 
     def __init__(self) -> None:
         self.failing: set[str] = set()

@@ -20,7 +20,7 @@ from kafkaesque.model.ids import Offset
 from kafkaesque.records.batch import read_header
 
 
-def test_size_limit_cuts_between_batches_but_grants_the_first(tmp_path: Path) -> None:
+def test_size_limit_ends_between_batches_but_allows_the_first(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig())
     size_bytes = len(append(log, 1))
     append(log, 1)
@@ -36,7 +36,7 @@ def test_size_limit_cuts_between_batches_but_grants_the_first(tmp_path: Path) ->
 
 
 class ReadSizes(SystemCalls):
-    """Notes how much is asked of the disk at once."""
+    """Records the size of each read."""
 
     def __init__(self) -> None:
         self.sizes_bytes: list[int] = []

@@ -151,7 +151,7 @@ def test_segments_that_became_small_are_merged(log: Log) -> None:
     assert len(log.segments) < many / 2
 
 
-def test_cleaning_of_what_is_clean_changes_nothing(log: Log) -> None:
+def test_cleaning_a_clean_log_changes_nothing(log: Log) -> None:
     for i in range(40):
         put(log, (b"k%d" % i, b"x" * 100))
     log.roll()
@@ -198,7 +198,7 @@ def test_aborted_records_are_removed_and_their_marker_after_its_delete_horizon(l
     clean(log, 2000, aborted=aborted)
     assert [r.key for h, found in batches(log) if not h.is_control for r in found] == [b"a", b"b"]
     assert any(header.is_control for header, _ in batches(log))
-    clean(log, 2001, aborted=aborted)  # of its transaction nothing is left: the marker's time runs
+    clean(log, 2001, aborted=aborted)  # its transaction has no records left
     assert any(delete_horizon_ms(h) for h, _ in batches(log) if h.is_control)
     log.roll()
     job = job_of(log, 2001 + DAY_MS, aborted=aborted)
@@ -341,7 +341,7 @@ SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 
 
 def crashed(calls_until_cut: int, end: Callable[[SimulatedDisk], None], seed: int) -> bool:
-    """Clean on a disk that dies at that call, then see what is left. True if it did not die."""
+    """Clean on a disk that fails at that call, then check what is left. True if it did not fail."""
     disk = SimulatedDisk(Random(seed), lambda: 1000)
     log = Log.open("/log", SMALL, OpenFiles(20, disk), clean=False)
     fill(log, 25)

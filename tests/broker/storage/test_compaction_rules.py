@@ -179,7 +179,7 @@ LIMITS = CleanableLimits(Offset(1000), 0, FOR_EVER)
         (LIMITS._replace(stable_offset=Offset(9)), 0, 0, 0.0),
         (LIMITS._replace(min_lag_ms=111), 0, 10, 1.0),  # now is 400: 290 is too young
         (LIMITS._replace(min_lag_ms=110), 0, 20, 1.0),
-        (LIMITS._replace(min_lag_ms=1000), 20, 20, 0.0),  # what was cleaned is not asked again
+        (LIMITS._replace(min_lag_ms=1000), 20, 20, 0.0),  # the clean part is not counted again
     ],
 )
 def test_cleanable_is_what_is_closed_stable_and_old_enough(

@@ -88,17 +88,17 @@ def test_batch_before_the_end_or_of_another_size_breaks_an_invariant(tmp_path: P
 
 def test_append_returns_the_segment_of_the_batch(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(segment_bytes=300))
-    told = []
+    segment_bases = []
     for offset in range(6):
         data = make_batch(offset)
-        told.append(log.append(memoryview(data), read_header(data), 1000))
-    assert told == [
+        segment_bases.append(log.append(memoryview(data), read_header(data), 1000))
+    assert segment_bases == [
         max(s.base_offset for s in log.segments if s.base_offset <= offset) for offset in range(6)
     ]
-    assert len(set(told)) > 1
+    assert len(set(segment_bases)) > 1
 
 
-def test_changed_settings_hold_for_the_next_append(tmp_path: Path) -> None:
+def test_changed_settings_apply_to_the_next_append(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig())
     append(log)
     log.set_config(LogConfig(segment_bytes=1))
@@ -134,7 +134,7 @@ def test_headers_are_listed_from_the_batch_with_the_offset_on(tmp_path: Path) ->
     assert list(log.headers_from(Offset(60))) == []
 
 
-def test_snapshots_are_kept_by_offset_and_die_with_what_they_describe(tmp_path: Path) -> None:
+def test_snapshots_are_kept_by_offset_and_deleted_with_what_they_describe(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for _ in range(10):
         append(log)
@@ -181,7 +181,7 @@ def test_log_cut_and_written_again_recovers_what_was_written_last(tmp_path: Path
     assert log.epoch_at(Offset(3)) == 2
 
 
-def test_deleted_records_are_gone_for_good(tmp_path: Path) -> None:
+def test_deleted_records_stay_deleted(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for _ in range(20):
         append(log, 2)
@@ -223,7 +223,7 @@ def test_retention_deletes_old_segments_and_says_how_much(tmp_path: Path) -> Non
     assert sorted(p.name for p in tmp_path.glob("*.log")) == [f"{2:020d}.log"]
 
 
-def test_expired_log_starts_anew_at_its_end(tmp_path: Path) -> None:
+def test_expired_log_restarts_at_its_end(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(segment_bytes=200, retention_ms=100))
     for timestamp in (10, 20, 30):
         append(log, 1, timestamp=timestamp)
@@ -237,7 +237,7 @@ def test_expired_log_starts_anew_at_its_end(tmp_path: Path) -> None:
     assert offsets(log.read(Offset(3), 1, limit_offset=Offset(4))) == [3]
 
 
-def test_retention_spares_what_is_not_committed(tmp_path: Path) -> None:
+def test_retention_keeps_uncommitted_records(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(segment_bytes=100, retention_ms=100))
     for timestamp in (10, 20, 30):
         append(log, 1, timestamp=timestamp)
@@ -316,7 +316,7 @@ def test_sync_in_a_thread_runs_concurrently_with_appends_and_reads(tmp_path: Pat
 
 
 class InterruptingCalls(SystemCalls):
-    """Lets something happen while the disk is at work."""
+    """Runs a callback during a system call."""
 
     def __init__(self) -> None:
         self.during_sync: list[Callable[[], object]] = []
@@ -327,7 +327,7 @@ class InterruptingCalls(SystemCalls):
         super().fdatasync(fd)
 
 
-def test_retention_never_deletes_what_is_appended_meanwhile(tmp_path: Path) -> None:
+def test_retention_never_deletes_records_appended_meanwhile(tmp_path: Path) -> None:
     calls = InterruptingCalls()
     config = LogConfig(segment_bytes=200, retention_ms=0)
     log = Log.open(tmp_path, config, OpenFiles(8, calls), clean=False)
@@ -341,7 +341,7 @@ def test_retention_never_deletes_what_is_appended_meanwhile(tmp_path: Path) -> N
     assert log.log_start_offset == 4
 
 
-def test_segment_closed_since_the_last_sync_is_announced(tmp_path: Path) -> None:
+def test_segment_closed_since_the_last_sync_is_reported(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(segment_bytes=100))
     append(log)
     assert not log.has_unsynced_closed_segment

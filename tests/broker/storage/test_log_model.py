@@ -22,7 +22,7 @@ from kafkaesque.records.batch import BatchHeader, iter_batches, read_header
 
 
 class WitnessCalls(SystemCalls):
-    """Remembers how long each file was when it was last made durable."""
+    """Records the size of each file at its last sync."""
 
     def __init__(self) -> None:
         self.durable_bytes: dict[str, int] = {}
@@ -182,7 +182,7 @@ class LogMachine(RuleBasedStateMachine):
         point=st.sampled_from(["kept", "torn", "lost"]),
     )
     def power_cut(self, kept: int, filling: bytes, point: str) -> None:
-        """What was not synced is lost in part: shorter files, empty or foreign pages in them."""
+        """Loses part of the unsynced data: files get shorter, with empty or foreign pages in them."""
         self.log.close(clean=False)
         for path in self.directory.glob("*.log"):
             size_bytes = path.stat().st_size

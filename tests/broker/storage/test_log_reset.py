@@ -1,4 +1,4 @@
-"""What replication needs of a log: reset, retention plans, reads at positions, repair in place."""
+"""Functions that replication uses: reset, retention plans, reads at positions, repair in place."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ BATCHES = 32
 
 
 class PageCache(SystemCalls):
-    """Names of files that are on the disk only, from a position on; counts what is read of which."""
+    """Files that are not in the page cache from a position on. Counts the reads of each."""
 
     def __init__(self) -> None:
         self.cold: dict[str, int] = {}
@@ -60,7 +60,7 @@ def middle(monkeypatch: pytest.MonkeyPatch) -> float:
 
 
 @pytest.mark.usefixtures("middle")
-def test_two_looks_at_what_will_be_read_decide(tmp_path: Path) -> None:
+def test_two_probes_of_the_range_decide(tmp_path: Path) -> None:
     calls = PageCache()
     log = long_log(tmp_path, calls)
     start = log._chain.active.position_in_memory(2)
@@ -99,7 +99,7 @@ def test_index_is_loaded_first_where_it_has_to_be_read(tmp_path: Path, segment_b
     assert index is not None
     assert index.file.path.endswith(".index")
     assert index.size_bytes == os.path.getsize(index.file.path)
-    assert (calls.read, calls.asked) == ([], []), "not even opened to tell that"
+    assert (calls.read, calls.asked) == ([], []), "not even opened to find out"
     batches = log.on_disk(Offset(3), MIB, {index.start})
     assert batches is not None
     assert batches.file.path.endswith(".log")
@@ -116,7 +116,7 @@ def test_index_is_loaded_first_where_it_has_to_be_read(tmp_path: Path, segment_b
     assert seek.file.path.endswith(".index")
 
 
-def test_end_of_a_log_that_was_written_before_the_start_is_looked_after(tmp_path: Path) -> None:
+def test_end_of_a_log_written_before_the_start_is_probed(tmp_path: Path) -> None:
     calls = PageCache()
     log = open_log(tmp_path, calls)
     append(log, 1)
@@ -152,7 +152,7 @@ def test_index_in_memory_needs_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["missing", "damaged"])
-def test_what_is_wrong_with_the_files_is_left_to_the_read(tmp_path: Path, harm: str) -> None:
+def test_file_errors_are_left_to_the_read(tmp_path: Path, harm: str) -> None:
     long_log(tmp_path, PageCache(), MIB).close(clean=True)
     log = open_log(tmp_path, PageCache(), MIB)
     for path in tmp_path.glob("*.index"):
@@ -181,7 +181,7 @@ def test_real_page_cache_reports_what_it_holds_and_keeps_what_is_loaded(tmp_path
     assert log.on_disk(Offset(0), MIB) is None
 
 
-def test_load_of_a_file_that_is_gone_is_nothing(tmp_path: Path) -> None:
+def test_load_of_a_missing_file_does_nothing(tmp_path: Path) -> None:
     file = open_files.OpenFile(str(tmp_path / "gone"))
     open_files.FileRange(file, 0, 100).load()
     (tmp_path / "gone").write_bytes(b"short")

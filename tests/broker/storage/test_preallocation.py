@@ -54,7 +54,7 @@ def test_clean_close_cuts_the_preallocated_zeros(grown: Log, tmp_path: Path) -> 
     assert (again.size_bytes, again.log_end_offset) == (size_bytes, end)
 
 
-def test_crash_loses_nothing_and_is_not_called_a_torn_tail(
+def test_crash_loses_nothing_and_is_not_reported_as_a_torn_tail(
     grown: Log, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     size_bytes, end = grown.size_bytes, grown.log_end_offset
@@ -118,7 +118,7 @@ class _NoRoomAhead(FailingCalls):
         return super().pwrite(fd, data, position)
 
 
-def test_full_disk_leaves_its_room_to_the_batches(tmp_path: Path) -> None:
+def test_full_disk_is_not_preallocated(tmp_path: Path) -> None:
     log = Log.open(tmp_path, LARGE, OpenFiles(8, _NoRoomAhead()), clean=False)
     grow(log)
     assert file_bytes(tmp_path) == log.size_bytes

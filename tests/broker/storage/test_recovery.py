@@ -46,7 +46,7 @@ def test_batch_torn_at_any_byte_is_cut_and_the_ones_before_stay(tmp_path: Path, 
     batch = append(log, 3, size_bytes=5)
     last = len(batch)
     log.close(clean=False)
-    # A batch ends in zeros of its own; with those the "torn" one would be whole.
+    # A batch may end in zeros; with those the "torn" one would be complete.
     for kept in range(len(batch.rstrip(b"\0"))):
         directory = _copies(tmp_path / "log", tmp_path / "torn")
         with open(directory / FIRST, "r+b") as file:
@@ -144,7 +144,7 @@ def test_file_that_ends_before_the_sync_point_is_kept_and_appends_continue_after
 
 
 class CountingCalls(SystemCalls):
-    """Counts what is read of segments and indexes."""
+    """Counts the bytes read from segments and indexes."""
 
     def __init__(self) -> None:
         self.read_bytes = 0
@@ -230,7 +230,7 @@ def test_rolled_segments_that_were_never_synced_are_found_again(tmp_path: Path) 
     facts = log.segments
     log.close(clean=False)
     log = open_log(tmp_path)
-    # Recovery counts the distance between index entries anew from the sync point on.
+    # Recovery restarts the distance between index entries at the sync point.
     then, now = ([structs.replace(f, index_count=0) for f in x] for x in (facts, log.segments))
     assert now == then
     assert (log.log_end_offset, log.synced_offset) == (31, 1)
@@ -407,7 +407,7 @@ def test_snapshots_after_the_recovered_end_are_deleted(tmp_path: Path) -> None:
     assert log.latest_snapshot(Offset(99)) == (2, b"good")
 
 
-def test_old_sync_point_makes_no_torn_tail_of_damage_in_a_closed_segment(tmp_path: Path) -> None:
+def test_damage_in_a_closed_segment_is_not_a_torn_tail_by_an_old_sync_point(tmp_path: Path) -> None:
     """A power cut may bring one back: it is written with every sync and never synced itself."""
     log = open_log(tmp_path)
     append(log, 2)
@@ -429,7 +429,7 @@ def test_old_sync_point_makes_no_torn_tail_of_damage_in_a_closed_segment(tmp_pat
         log.read(damaged, 1000, limit_offset=end)
 
 
-def test_segment_that_a_cut_removed_before_a_crash_is_not_missed(
+def test_segment_that_a_cut_removed_before_a_crash_is_not_reported_missing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = open_log(tmp_path)
@@ -447,7 +447,7 @@ def test_segment_that_a_cut_removed_before_a_crash_is_not_missed(
     assert not caplog.records
 
 
-def test_clean_stop_is_not_believed_where_the_sync_point_is_an_old_one(tmp_path: Path) -> None:
+def test_clean_stop_is_not_trusted_with_an_old_sync_point(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     while len(log.segments) < 2:
         log.sync()
@@ -474,13 +474,13 @@ def test_recovery_is_logged_through_the_storage_logger(
 
 
 class _KeepNothing(Random):
-    """A power cut takes all that was not synced."""
+    """A power cut loses everything that was not synced."""
 
     def randrange(self, *_: Any, **__: Any) -> int:
         return 0
 
 
-def test_segment_found_on_a_full_disk_is_durable_with_its_name_when_a_sync_says_so() -> None:
+def test_segment_found_on_a_full_disk_is_durable_with_its_name_after_a_sync() -> None:
     """The structure, whose saving syncs the directory, finds no room."""
     disk = SimulatedDisk(_KeepNothing(), lambda: 1000)
     log = Log.open("/data/log", SMALL, OpenFiles(8, disk), clean=False)
@@ -500,7 +500,7 @@ def test_segment_found_on_a_full_disk_is_durable_with_its_name_when_a_sync_says_
     )
 
 
-def test_what_a_dead_process_could_not_sync_is_written_again() -> None:
+def test_data_that_a_dead_process_could_not_sync_is_rewritten() -> None:
     """A failed fsync leaves pages that look sound and clean, and that the disk never got."""
     disk = SimulatedDisk(_KeepNothing(), lambda: 1000)
     log = Log.open("/data/log", SMALL, OpenFiles(8, disk), clean=False)
@@ -518,7 +518,7 @@ def test_what_a_dead_process_could_not_sync_is_written_again() -> None:
     assert found.log_end_offset == end_offset
 
 
-def test_sync_point_that_could_not_be_synced_is_written_again_before_it_is_relied_on() -> None:
+def test_sync_point_that_could_not_be_synced_is_rewritten_before_it_is_relied_on() -> None:
     disk = SimulatedDisk(_KeepNothing(), lambda: 1000)
     files = OpenFiles(8, disk)
     point = OpenFile("/data/log/" + SYNC_POINT_NAME)

@@ -33,7 +33,7 @@ def _segments(*facts: tuple[int, int]) -> list[SegmentFacts]:
     ],
     ids=["off", "one", "edge", "spared", "all", "young-first", "future-first", "future-second"],
 )
-def test_segments_go_by_the_age_of_their_youngest_record(
+def test_segments_expire_by_the_age_of_their_youngest_record(
     times: list[int], retention_ms: int, expected: int
 ) -> None:
     config = LogConfig(retention_ms=retention_ms)
@@ -55,7 +55,7 @@ def test_segments_go_by_the_age_of_their_youngest_record(
         ([500, 100, 100], 600, 0),
     ],
 )
-def test_segments_go_while_the_rest_is_large_enough(
+def test_segments_expire_while_the_rest_is_large_enough(
     sizes: list[int], retention_bytes: int, expected: int
 ) -> None:
     config = LogConfig(retention_ms=-1, retention_bytes=retention_bytes)

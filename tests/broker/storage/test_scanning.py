@@ -62,7 +62,7 @@ def test_first_batch_above_the_size_is_left_unless_one_is_due() -> None:
         (SIZE + 70, 2, SIZE, SIZE, SIZE),
     ],
 )
-def test_batch_that_does_not_end_in_the_chunk_is_asked_for(
+def test_batch_that_does_not_end_in_the_chunk_is_requested(
     length: int, offset: int, start: int, end: int, missing: int
 ) -> None:
     cut = cut_batches(CHUNK[:length], offset, 8, 10_000, True, ANY, ANY)
@@ -89,7 +89,7 @@ def test_damaged_size_that_no_limit_allows_only_ends_the_choice() -> None:
     assert alone.missing_bytes > 8 * 1024 * 1024
 
 
-def test_damage_inside_a_batch_that_is_passed_by_is_no_concern() -> None:
+def test_damage_inside_a_skipped_batch_is_ignored() -> None:
     chunk = bytearray(CHUNK)
     chunk[SIZE - 1] ^= 1
     cut = cut_batches(bytes(chunk), 2, 8, 10_000, True, ANY, ANY)

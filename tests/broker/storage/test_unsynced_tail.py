@@ -7,7 +7,7 @@ BASE = Offset(0)
 
 
 class Recorder:
-    """A journal that has nothing."""
+    """A journal without batches."""
 
     def __init__(self) -> None:
         self.cuts: list[Offset] = []
