@@ -47,6 +47,7 @@ MODULES = (
     "broker/partitions/rules/admission.py",
     "broker/replication/commit_waiters.py",
     "broker/replication/entry_index.py",
+    "broker/replication/entry_log.py",
     "broker/replication/entry_map.py",
     "broker/replication/link_writer.py",
     "broker/replication/replica.py",

@@ -25,7 +25,7 @@ disk.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Self
+from typing import Protocol, Self
 
 from kafkaesque.broker.raft.types import (
     NO_INDEX,
@@ -78,6 +78,27 @@ __all__ = [
     "machine_data",
 ]
 
+_make_tuple = tuple.__new__  # half the price of a NamedTuple's own constructor
+
+
+class EntryWitness(Protocol):
+    """Is notified of every change of an entry log. The simulation's checkers are."""
+
+    def writes_batch(self, index: LogIndex, term: Term, payload: BatchPayload) -> None:
+        """Before the write: a power cut during it may leave the batch on the disk."""
+
+    def did_not_write(self) -> None:
+        """The disk rejected the write."""
+
+    def wrote_batch(self, index: LogIndex, term: Term, payload: BatchPayload) -> None: ...
+
+    def wrote_control(self, entry: Entry) -> None: ...
+
+    def cuts(self, index: LogIndex) -> None:
+        """Before the entries from `index` on are truncated."""
+
+    def installed(self, snapshot: Snapshot) -> None: ...
+
 
 class EntryLog:
     """Implements raft.types.RaftLog. Created by `open`."""
@@ -96,6 +117,7 @@ class EntryLog:
         "log",
         "machine_state",
         "staged_index",
+        "witness",
     )
 
     def __init__(self, group: GroupId, log: Log, journal: RaftJournal, facts: GroupFacts) -> None:
@@ -117,6 +139,7 @@ class EntryLog:
         """The journal must be synced up to here before the next batch is written."""
         self.staged_index: LogIndex = NO_INDEX
         """The index of a snapshot whose batches are complete in the log being built beside this one."""
+        self.witness: EntryWitness | None = None
         self.copied_until = 0.0
         """Monotonic time until which a peer may be copying folded batches."""
 
@@ -267,7 +290,17 @@ class EntryLog:
             self._refuse(index, term, header)
         if self._active is None:
             self._active = self._map.active(index)
-        return self._note(index, header, self.log.append(data, header, now_ms))
+        if self.witness is None:
+            return self._note(index, header, self.log.append(data, header, now_ms))
+        self.witness.writes_batch(index, term, payload)
+        try:
+            segment_base_offset = self.log.append(data, header, now_ms)
+        except StorageFailed:
+            self.witness.did_not_write()
+            raise
+        written = self._note(index, header, segment_base_offset)
+        self.witness.wrote_batch(index, term, payload)
+        return written
 
     def _note(self, index: LogIndex, header: BatchHeader, segment_base_offset: Offset) -> BatchRef:
         """Record that the batch just written is entry `index`."""
@@ -278,7 +311,10 @@ class EntryLog:
         if len(active.tail) % BLOCK_ENTRIES == 0:
             active.flush(self.log.files)
         self.last_index = index
-        return BatchRef(base_offset, header.next_offset, size_bytes, segment_base_offset, position)
+        end_offset = active.end_offset
+        return _make_tuple(
+            BatchRef, (base_offset, end_offset, size_bytes, segment_base_offset, position)
+        )
 
     def save_places(self) -> None:
         """Save the entry index, because the log's files were synced."""
@@ -299,10 +335,14 @@ class EntryLog:
         control = ControlEntry(entry.index, entry.term, entry.kind, self.next_offset, payload)  # type: ignore[arg-type]
         self._journal.save_control(self.group, control)
         self._set_last_index(entry.index)
+        if self.witness is not None:
+            self.witness.wrote_control(entry)
 
     def truncate_from(self, index: LogIndex) -> Offset:
         """Truncate the entries from `index` on. Returns the offset at which the log now ends. Blocking."""
         check(self.first_index <= index <= self.last_index, f"cannot cut at entry {index}")
+        if self.witness is not None:
+            self.witness.cuts(index)
         end_offset = self._offset_at(index)
         cut_index = index
         while self._map.control_at(cut_index) is not None:
@@ -322,18 +362,23 @@ class EntryLog:
         start = LogStart(snapshot.index, snapshot.term, offset, snapshot.membership, first < offset)
         if start.is_kept:
             self._install_staged(start)
-            return
+        else:
+            self._install_empty(start)
+        if self.witness is not None:
+            self.witness.installed(snapshot)
+
+    def _install_empty(self, start: LogStart) -> None:
         is_empty = self.log.size_bytes == 0
         self._journal.reset(self.group, start, is_pending=not is_empty)
         if not is_empty:
             # Old batches found after the new start could be taken for new ones.
             self._journal.sync()
             self._map.clear()
-        self.log.reset_to(offset)
+        self.log.reset_to(start.offset)
         if not is_empty:
             self._journal.reset_done(self.group)
         self._active = None
-        self._set_last_index(snapshot.index)
+        self._set_last_index(start.index)
 
     def _install_staged(self, start: LogStart) -> None:
         """Replace the log by the one that was built beside it. Blocking."""

@@ -63,6 +63,8 @@ from kafkaesque.records.batch import BatchHeader
 
 logger = logging.getLogger(__name__)
 
+_make_tuple = tuple.__new__  # half the price of a NamedTuple's own constructor
+
 STUCK_TICKS_MAX = 10
 """A leader resigns if it has waited this long for one sync while the others are faster."""
 IN_SYNC_LAG_ENTRIES_MAX = 1000
@@ -158,7 +160,8 @@ class Replica:
     @property
     def is_alone(self) -> bool:
         """The group has no other member, so nothing is ever sent."""
-        return len(self.raft.membership.nodes) == 1
+        membership = self.raft.membership
+        return len(membership.voters) == 1 and not membership.learners
 
     @property
     def is_without_room(self) -> bool:
@@ -246,7 +249,8 @@ class Replica:
             self._backlog.refuse_if_full()
             return self._hold(records, header)
         is_alone = self.is_alone
-        payload = BatchPayload(records if is_alone else bytes(records), header)
+        data = records if is_alone else bytes(records)
+        payload = _make_tuple(BatchPayload, (data, header))
         try:
             written = self.entries.append_batch(index, self.leadership.term, payload, now_ms)
         except StorageFailed as error:

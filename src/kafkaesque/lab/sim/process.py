@@ -47,7 +47,7 @@ from kafkaesque.lab.sim.schedule import (
     Trace,
 )
 from kafkaesque.lab.sim.syncer import SimulatedSyncer
-from kafkaesque.lab.sim.view import ReplicaView, WatchedEntryLog
+from kafkaesque.lab.sim.view import ReplicaView
 from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import (
     CONTROLLER_GROUP,
@@ -174,8 +174,7 @@ class SimulatedProcess:
         setting, observer = node.setting, node.setting.observer
         log = Log.open(log_path(group), setting.log_config, self._files, clean=False)
         self.replicas.attach(group, log)
-        entries = WatchedEntryLog.open(group, log, journal, is_clean=False)
-        entries.witness = None
+        entries = EntryLog.open(group, log, journal, is_clean=False)
         sync_found(entries, journal)
         restart = entries.restart()
         raft = Raft(node.member, setting.raft_config, entries, node.random.randrange, restart)
