@@ -76,6 +76,7 @@ def _is_free(buffer: bytearray) -> bool:
     return True
 
 
+@native.frame_cutter
 def cut_frames(
     view: memoryview, start: int, filled: int, smallest: int, largest: int
 ) -> tuple[list[memoryview], int, int | None]:
@@ -93,9 +94,6 @@ def cut_frames(
         start = body + length
         frames.append(view[body:start])
     return frames, start, None
-
-
-cut_frames = native.frame_cutter(cut_frames)
 
 
 class FrameReader:

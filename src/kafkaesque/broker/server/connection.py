@@ -17,7 +17,7 @@ from typing import Protocol
 
 from kafkaesque.broker.replication.rules.peer_hello import is_peer_hello
 from kafkaesque.broker.server.call import ClientHost, CloseConnection
-from kafkaesque.broker.server.dispatch import Begun, Dispatcher
+from kafkaesque.broker.server.dispatch import Begun, Served
 from kafkaesque.broker.server.handler import Answer, Forwarded
 from kafkaesque.model import limits
 from kafkaesque.model.errors import InvariantBroken, ProtocolError
@@ -37,13 +37,27 @@ JOINED_BYTES_MAX = 4 * limits.KIB
 """Up to this size the pieces of a write are joined, which is cheaper than passing several."""
 
 
+class RequestServer(Protocol):
+    """What a connection needs of the `Dispatcher`."""
+
+    def overlaps(self, frame: memoryview) -> bool: ...
+
+    def serve(self, frame: memoryview, client_host: str, started: float) -> Served: ...
+
+    def finish(
+        self, begun: Begun, answer: Answer | Forwarded, frame_size_bytes: int, started: float
+    ) -> tuple[Buffers, int]: ...
+
+
 class ConnectionHost(Protocol):
     """The listener that accepted a connection."""
 
     request_size_bytes_max: int
     requests_in_flight_max: int
-    dispatcher: Dispatcher
     pool: BufferPool
+
+    @property
+    def dispatcher(self) -> RequestServer: ...
 
     def accept(self, connection: Connection, address: str) -> str | None:
         """Returns None to serve the connection, or the reason to refuse it."""

@@ -66,6 +66,7 @@ _ACKS = (ALL_REPLICAS, 0, 1)
 _ZSTD_SINCE = 7
 _TOPIC_IDS_SINCE = 13
 _CODEC_POSITION = CHECKSUMMED_POSITION + 1
+_ZSTD = int(Codec.ZSTD)  # every request is compared with it, and an enum's member is a slow lookup
 
 
 # Built by position because every request builds all three: 0.5 instead of 3.0 microseconds.
@@ -209,7 +210,7 @@ class _Appends:
         if len(records) <= _CODEC_POSITION:
             return  # too short for a batch: the partition says so
         attributes = records[_CODEC_POSITION]
-        if attributes & 7 == Codec.ZSTD and self._call.version < _ZSTD_SINCE:
+        if attributes & 7 == _ZSTD and self._call.version < _ZSTD_SINCE:
             raise UnsupportedCompressionType(f"zstd needs Produce v{_ZSTD_SINCE}")
         if attributes & TRANSACTIONAL_BIT and self.transactional is None:
             raise TransactionalIdAuthorizationFailed(
