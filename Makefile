@@ -130,4 +130,4 @@ lock: setup ## Resolve the dependencies anew into requirements/*.lock
 	$(BIN)/python tools/lock.py
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache build dist site
+	rm -rf $(VENV) src/kafkaesque/_compiled .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache build dist site

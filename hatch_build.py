@@ -4,16 +4,16 @@ Two kinds of modules are compiled, and nothing changes but the speed:
 
 - hand-written C that works on bytes (`EXTENSIONS`), each beside a Python function of the same
   behaviour (kafkaesque/records/native.py);
-- Python modules (`MODULES`), compiled by mypyc from the same sources that run otherwise.
+- Python modules (`MODULES`), compiled by mypyc from the same sources that run otherwise. They go into
+  a directory of their own, which kafkaesque/compiled.py uses if it fits the sources.
 
-A failure is reported in one line. An editable install gets its modules beside the sources, a wheel
-gets them inside. kafkaesque/compiled.py uses the sources instead if they were changed since.
+A failure is reported in one line. `python hatch_build.py` compiles MODULES for an editable install
+(`make compile`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import importlib.util
 import os
 import shlex
 import shutil
@@ -83,31 +83,34 @@ MODULES = (
 
 FLAGS = ("-O3", "-fPIC", "-fwrapv", "-Wall", "-Wextra", "-Werror=implicit-function-declaration")
 
-MANIFEST = "kafkaesque/_compiled.json"
+
+ROOT = Path(__file__).resolve().parent
+PACKAGE = ROOT / "src" / "kafkaesque"
 
 
 class CompilesExtensions(BuildHookInterface[Any]):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        source = Path(self.root, "src")
         is_editable = version == "editable"
-        target = source if is_editable else Path(tempfile.mkdtemp(prefix="kafkaesque-build-"))
+        self._scratch = Path(tempfile.mkdtemp(prefix="kafkaesque-build-"))
+        target = PACKAGE if is_editable else self._scratch / "kafkaesque"
         for name in EXTENSIONS:
-            path = source / "kafkaesque" / name
-            module = Path("kafkaesque", name).with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
-            if path.exists() and (failure := compile_extension(path, target / module)) is not None:
-                self.app.display_warning(f"{name} is not compiled ({failure}): pure Python")
-        failure = compile_modules(source, target, is_editable=is_editable)
+            module = target / Path(name).with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
+            if (PACKAGE / name).exists():
+                failure = compile_extension(PACKAGE / name, module)
+                if failure is not None:
+                    self.app.display_warning(f"{name} is not compiled ({failure}): pure Python")
+        failure = compile_modules(target, is_editable=is_editable)
         if failure is not None:
             self.app.display_warning(f"broker modules are not compiled ({failure}): pure Python")
-        if not is_editable:
-            for path in target.rglob("*"):
-                if path.is_file():
-                    place = path.relative_to(target).as_posix()
-                    build_data["force_include"][str(path)] = place
-                    build_data["pure_python"] = False
-                    build_data["infer_tag"] = True
+        for path in self._scratch.rglob("*.so"):
+            build_data["force_include"][str(path)] = path.relative_to(self._scratch).as_posix()
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
 
 def compile_extension(source: Path, target: Path) -> str | None:
@@ -130,65 +133,72 @@ def compile_extension(source: Path, target: Path) -> str | None:
     return None
 
 
-def compile_modules(source: Path, target: Path, *, is_editable: bool) -> str | None:
-    """Compile MODULES with mypyc into `target`. None, or why that failed."""
-    paths = [source / "kafkaesque" / name for name in MODULES]
-    manifest = make_manifest(source, paths, is_editable=is_editable)
-    with tempfile.TemporaryDirectory(prefix="kafkaesque-mypyc-") as scratch:
-        command = [sys.executable, str(Path(__file__).resolve()), scratch, *map(str, paths)]
-        run = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
-        if run.returncode != 0:
-            lines = [line for line in f"{run.stdout}\n{run.stderr}".splitlines() if line.strip()]
-            return next((line for line in lines if "error:" in line), lines[-1] if lines else "?")
-        remove_compiled(target)
-        output = Path(scratch, "out")
-        for path in output.rglob("*.so"):
-            place = target / path.relative_to(output)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            fresh = place.with_name(f"{place.name}.new")
-            shutil.copy(path, fresh)
-            fresh.replace(place)
-    (target / MANIFEST).write_text(manifest)
+def why_not_compiled() -> str | None:
+    """What this machine lacks to compile MODULES."""
+    compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")[0]
+    if shutil.which(compiler) is None:
+        return f"no C compiler ({compiler})"
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        return f"no Python.h in {sysconfig.get_path('include')}"
+    if importlib.util.find_spec("mypyc") is None:
+        return "no mypyc (pip install mypy)"
     return None
 
 
-def remove_compiled(target: Path) -> None:
-    """Remove what an earlier build left: a module that is not in MODULES any more would not load."""
-    if (target / MANIFEST).exists():
-        for name in json.loads((target / MANIFEST).read_text())["modules"]:
-            suffix = sysconfig.get_config_var("EXT_SUFFIX")
-            Path(target, *name.split(".")).with_suffix(suffix).unlink(missing_ok=True)
-        (target / MANIFEST).unlink()
+def compile_modules(package: Path, *, is_editable: bool) -> str | None:
+    """Compile MODULES with mypyc into a directory below `package`. None, or why that failed."""
+    failure = why_not_compiled()
+    if failure is not None:
+        return failure
+    place = compiled_directory(package, is_editable=is_editable)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=place.parent) as scratch:
+        command = [sys.executable, str(Path(__file__).resolve()), scratch]
+        run = subprocess.run(
+            command, cwd=PACKAGE.parent, capture_output=True, text=True, check=False
+        )
+        if run.returncode != 0:
+            lines = [line for line in f"{run.stdout}\n{run.stderr}".splitlines() if line.strip()]
+            return next((line for line in lines if "error:" in line), lines[-1] if lines else "?")
+        shutil.rmtree(place, ignore_errors=True)
+        Path(scratch, "out").rename(place)  # complete at once: a process may be starting
+    for older in place.parent.glob(f"{place.name.rpartition('-')[0]}-*"):
+        if older != place:
+            shutil.rmtree(older, ignore_errors=True)
+    return None
 
 
-def make_manifest(source: Path, paths: list[Path], *, is_editable: bool) -> str:
-    """The digest of each source, by which kafkaesque/compiled.py sees that one was changed."""
-    digests = {
-        ".".join(path.relative_to(source).with_suffix("").parts): hashlib.sha1(
-            path.read_bytes(), usedforsecurity=False
-        ).hexdigest()
-        for path in paths
-    }
-    return json.dumps({"is_editable": is_editable, "modules": digests}, indent=1)
+def compiled_directory(package: Path, *, is_editable: bool) -> Path:
+    """Where kafkaesque/compiled.py looks."""
+    spec = importlib.util.spec_from_file_location("compiled", PACKAGE / "compiled.py")
+    if spec is None or spec.loader is None:
+        raise FileNotFoundError(PACKAGE / "compiled.py")
+    compiled = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(compiled)
+    state = compiled.digest_sources(PACKAGE) if is_editable else "installed"
+    return package / "_compiled" / f"{compiled.TAG}-{state}"
 
 
-def compile_in_place() -> str | None:
-    """Compile MODULES beside their sources, unless that was done since they changed."""
-    source = Path(__file__).resolve().parent / "src"
-    paths = [source / "kafkaesque" / name for name in MODULES]
-    manifest = source / MANIFEST
-    wanted = make_manifest(source, paths, is_editable=True)
-    if manifest.exists() and manifest.read_text() == wanted:
-        return None
-    print(f"compiling {len(paths)} modules, which takes about a minute")
-    return compile_modules(source, source, is_editable=True)
+def compile_in_place() -> int:
+    """Compile MODULES for an editable install, unless that was done since the sources changed."""
+    if compiled_directory(PACKAGE, is_editable=True).is_dir():
+        return 0
+    if (reason := why_not_compiled()) is not None:
+        print(f"not compiled: {reason}; the sources run")
+        return 0
+    print(f"compiling {len(MODULES)} modules, which takes about a minute")
+    failure = compile_modules(PACKAGE, is_editable=True)
+    if failure is not None:
+        print(failure, file=sys.stderr)
+    return 0 if failure is None else 1
 
 
-def run_mypyc(scratch: Path, paths: list[str]) -> None:
+def run_mypyc(scratch: Path) -> None:
     """Runs in a process of its own, because mypyc exits on errors."""
     from mypyc.build import mypycify
 
     os.environ["MYPYPATH"] = "."
+    paths = [f"kafkaesque/{name}" for name in MODULES]
     extensions = mypycify(
         # Without the project's settings: a build may lack the packages whose types they need.
         ["--config-file=", "--ignore-missing-imports", f"--cache-dir={scratch / 'cache'}", *paths],
@@ -200,7 +210,7 @@ def run_mypyc(scratch: Path, paths: list[str]) -> None:
     )
     compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
     linker = shlex.split(sysconfig.get_config_var("LDSHARED") or "cc -shared")
-    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    (scratch / "out").mkdir()
 
     def compile_source(extension: Any, source: str) -> str:
         """setuptools would compile the files of an extension one after the other."""
@@ -217,14 +227,13 @@ def run_mypyc(scratch: Path, paths: list[str]) -> None:
             (it, [executor.submit(compile_source, it, source) for source in it.sources])
             for it in extensions
         ]:
-            target = Path(scratch, "out", *extension.name.split("."))
-            target.parent.mkdir(parents=True, exist_ok=True)
             parts = [job.result() for job in objects]
-            subprocess.run([*linker, *parts, "-o", f"{target}{suffix}"], check=True)
+            target = scratch / "out" / f"{extension.name}.so"
+            subprocess.run([*linker, *parts, "-o", str(target)], check=True)
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        run_mypyc(Path(sys.argv[1]), sys.argv[2:])
-    else:  # `make compile`
+        run_mypyc(Path(sys.argv[1]))
+    else:
         sys.exit(compile_in_place())

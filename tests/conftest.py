@@ -15,11 +15,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_report_header() -> str:
-    return f"kafkaesque runs {kafkaesque.BUILD}"
+    return f"kafkaesque runs from {kafkaesque.BUILD.text}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if kafkaesque.BUILD.startswith("compiled"):
+    if kafkaesque.BUILD.is_compiled:
         skip = pytest.mark.skip(reason="replaces functions that are compiled: make unit-pure")
         for item in items:
             if item.get_closest_marker("pure") is not None:

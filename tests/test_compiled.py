@@ -1,8 +1,7 @@
-"""Which modules run compiled: those of the build, as long as their sources are the same."""
+"""Which modules run compiled: those of a build that fits the sources and the interpreter."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -11,19 +10,22 @@ from pathlib import Path
 import pytest
 
 import kafkaesque
+from kafkaesque import compiled
 
 MODULE = "kafkaesque.broker.raft.quorum"
-PROGRAM = f"import kafkaesque, {MODULE} as module; print(kafkaesque.BUILD); print(module.__file__)"
+PROGRAM = (
+    f"import kafkaesque, {MODULE} as module; print(kafkaesque.BUILD.text); print(module.__file__)"
+)
 PACKAGE = Path(kafkaesque.__file__).parent
+BUILT = PACKAGE / "_compiled" / f"{compiled.TAG}-{compiled.digest_sources(PACKAGE)}"
 
-needs_compiled = pytest.mark.skipif(
-    not (PACKAGE / "_compiled.json").exists(),
-    reason="nothing is compiled here: install a C compiler and run make compile",
+needs_build = pytest.mark.skipif(
+    not BUILT.is_dir(), reason="the sources as they are now are not compiled: make compile"
 )
 
 
 def run(source: Path, pure: str = "") -> tuple[str, str]:
-    """What a process reports of its build, and the file that it imported MODULE from."""
+    """What a process reports of its build, and the suffix of the file that it imported."""
     program = [sys.executable, "-c", PROGRAM]
     environment = {"PYTHONPATH": str(source), "KAFKAESQUE_PURE": pure}
     done = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
@@ -33,42 +35,60 @@ def run(source: Path, pure: str = "") -> tuple[str, str]:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A copy of the package whose compiled modules fit their sources."""
-    shutil.copytree(PACKAGE, tmp_path / "src" / "kafkaesque")
-    for library in PACKAGE.parent.glob("kafkaesque__mypyc*"):
-        shutil.copy(library, tmp_path / "src")
-    manifest = json.loads((PACKAGE / "_compiled.json").read_bytes())
-    if kafkaesque.BUILD.startswith("sources: kafkaesque."):
-        pytest.skip("a source was changed since the build: make compile")
-    assert manifest["is_editable"]
-    return tmp_path / "src"
+    shutil.copytree(PACKAGE, tmp_path / "kafkaesque")
+    return tmp_path
 
 
-@needs_compiled
-def test_compiled_modules_run_by_default(source: Path) -> None:
+@needs_build
+def test_compiled_modules_run_if_they_fit_the_sources(source: Path) -> None:
     build, suffix = run(source)
-    assert build.startswith("compiled: ")
+    assert build.endswith(" compiled modules")
     assert suffix == ".so"
 
 
-@needs_compiled
+@needs_build
 @pytest.mark.parametrize("wish", ["1", "modules"])
 def test_environment_can_ask_for_the_sources(source: Path, wish: str) -> None:
-    assert run(source, wish) == ("sources: KAFKAESQUE_PURE is set", ".py")
+    assert run(source, wish) == ("sources, because KAFKAESQUE_PURE is set", ".py")
 
 
-@needs_compiled
-def test_changed_source_runs_instead_of_what_was_compiled_from_the_old_one(source: Path) -> None:
+@needs_build
+@pytest.mark.parametrize("changed", ["broker/raft/leader.py", "broker/raft/types.py"])
+def test_changed_source_runs_whether_it_is_compiled_or_imported_by_one_that_is(
+    source: Path, changed: str
+) -> None:
+    with (source / "kafkaesque" / changed).open("a") as file:
+        file.write("\n")
+    assert run(source) == ("sources, because they were changed since the build", ".py")
+
+
+@needs_build
+def test_build_of_another_interpreter_does_not_count(source: Path) -> None:
+    directory = source / "kafkaesque" / "_compiled"
+    (directory / BUILT.name).rename(directory / BUILT.name.replace("cpython-3", "cpython-9"))
+    assert run(source) == ("sources, because they were changed since the build", ".py")
+
+
+@needs_build
+def test_wheel_is_not_compared_with_its_sources(source: Path) -> None:
+    directory = source / "kafkaesque" / "_compiled"
+    (directory / BUILT.name).rename(directory / f"{compiled.TAG}-installed")
     with (source / "kafkaesque" / "broker" / "raft" / "leader.py").open("a") as file:
         file.write("\n")
+    assert run(source)[1] == ".so"
+
+
+def test_package_without_compiled_modules_runs_from_its_sources(source: Path) -> None:
+    shutil.rmtree(source / "kafkaesque" / "_compiled", ignore_errors=True)
     build, suffix = run(source)
-    assert build.startswith("sources: kafkaesque.broker.raft.leader was changed since the build")
+    assert build == "sources, because the package was built without a C compiler"
     assert suffix == ".py"
 
 
-def test_package_without_compiled_modules_runs_from_its_sources(tmp_path: Path) -> None:
-    ignored = shutil.ignore_patterns("*.so", "_compiled.json")
-    shutil.copytree(PACKAGE, tmp_path / "kafkaesque", ignore=ignored)
-    build, suffix = run(tmp_path)
-    assert build == "sources: nothing was compiled when the package was built"
+def test_package_can_be_imported_from_a_zip(tmp_path: Path) -> None:
+    """As Spark's `--py-files` does."""
+    shutil.copytree(PACKAGE, tmp_path / "src" / "kafkaesque", ignore=shutil.ignore_patterns("*.so"))
+    shutil.make_archive(str(tmp_path / "package"), "zip", tmp_path / "src")
+    build, suffix = run(tmp_path / "package.zip")
+    assert build == "sources, because the package was built without a C compiler"
     assert suffix == ".py"

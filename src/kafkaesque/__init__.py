@@ -5,4 +5,3 @@ from kafkaesque import compiled
 __version__ = "0.1.0"
 
 BUILD = compiled.choose()
-"""Whether the modules on a record's way run compiled, and if not, why."""

@@ -190,13 +190,13 @@ def test_workers_of_xdist_have_a_broker_each(pytester: pytest.Pytester) -> None:
 def test_run_without_our_fixtures_imports_no_broker_and_no_client() -> None:
     program = (
         "import sys; import kafkaesque.testing.pytest_plugin as plugin; "
-        "print([name for name in sys.modules if name.startswith(('kafkaesque', 'confluent'))]); "
+        "print(sorted(name for name in sys.modules if name.startswith(('kafkaesque', 'confluent')))); "
         "print('asyncio' in sys.modules)"
     )
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     assert run.stdout.splitlines() == [
-        "['kafkaesque', 'kafkaesque.testing', 'kafkaesque.testing.pytest_plugin']",
+        "['kafkaesque', 'kafkaesque.compiled', 'kafkaesque.testing', 'kafkaesque.testing.pytest_plugin']",
         "False",
     ]

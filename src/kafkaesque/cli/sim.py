@@ -90,7 +90,7 @@ def sim(
     """
     if bugs and not planted:
         raise usage("--bug needs --planted.")
-    if planted and kafkaesque.BUILD.startswith("compiled"):
+    if planted and kafkaesque.BUILD.is_compiled:
         _run_planted_from_sources(bugs, as_json)
     elif planted:
         _run_planted([BUGS[name] for name in bugs] or PLANTED, as_json)

@@ -11,10 +11,12 @@ from kafkaesque.broker.replication import entry_index, entry_log, entry_map
 
 STEPS = 60
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Small, so that a few batches fill several segments."""
+    """Small, so that a few batches fill several blocks."""
     for module in (entry_index, entry_map, entry_log):
         monkeypatch.setattr(module, "BLOCK_ENTRIES", 3)
     slot_size = entry_index._PREFIX_SIZE_BYTES + 3 * entry_index._ENTRY_SIZE_BYTES

@@ -106,7 +106,7 @@ def machine_facts() -> dict[str, object]:
         "memory_mb": int(_first_value("/proc/meminfo", "MemTotal").split()[0]) // 1024,
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "kafkaesque": kafkaesque.BUILD,
+        "kafkaesque": kafkaesque.BUILD.text,
         "load_average_1min": round(os.getloadavg()[0], 2),
     }
 

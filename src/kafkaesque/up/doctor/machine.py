@@ -19,6 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import kafkaesque
+from kafkaesque.compiled import Build
 from kafkaesque.model.limits import MIB
 from kafkaesque.model.sizes import human_bytes
 from kafkaesque.service.finding import Finding
@@ -62,12 +63,12 @@ def examine_versions() -> Iterator[Finding]:
     yield judge_build(kafkaesque.BUILD)
 
 
-def judge_build(build: str) -> Finding:
-    facts = {"build": build}
-    if build.startswith("compiled"):
-        return Finding("versions", "ok", f"the broker runs {build}", facts=facts)
-    fix = "a broker with compiled modules needs half the CPU: install a C compiler, then this package again"
-    return Finding("versions", "warn", f"the broker runs from {build}", fix, facts)
+def judge_build(build: Build) -> Finding:
+    text, facts = f"brokers run from {build.text}", {"build": build.text}
+    if build.is_compiled:
+        return Finding("versions", "ok", text, facts=facts)
+    fix = f"{build.fix}: with compiled modules a broker needs less CPU"
+    return Finding("versions", "warn", text, fix, facts)
 
 
 def examine_limits() -> Iterator[Finding]:
