@@ -114,7 +114,8 @@ class Status:
     commit_index: LogIndex
     applied_index: LogIndex
     durable_index: LogIndex
-    """Our log is on our disk up to here."""
+    """Our log is on our disk up to here. Raft relies on the driver for this: with flush=never, ours
+    confirms what is only written (`Replica._await_sync`)."""
     last_index: LogIndex
     majority_index: LogIndex
     """On the disks of a majority of voters, whatever its term; 0 unless leader."""

@@ -1,4 +1,6 @@
-"""The sending half of a link: everything added in one turn of the event loop is written at once.
+"""The sending half of a link: everything added in one turn is written at once, at its end.
+
+The end of a turn is a callback of `call_soon`, as in `replica_set`.
 
 However slowly the other side reads, at most one ping and one pong are queued. Neither overtakes
 anything, because leases depend on both (docs/RAFT.md): a peer that answers a ping has read every

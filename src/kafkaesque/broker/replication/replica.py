@@ -7,9 +7,9 @@ A leader appends a batch in one way, `append`:
 2. Write the batch to the log. If it cannot be written yet, it is held in memory and written by
    a later Ready: because a control entry before it is not durable (`EntryLog.gate_position`), or
    because this disk is full while other members may have room.
-3. Propose the batch at the end of this turn of the event loop, together with the others of the
-   turn. There is one exception: the only voter of a group commits a batch by writing it, unless a
-   sync is due. Raft is informed of such batches before it does anything else (`_inform_raft`).
+3. Propose the batch at the end of this turn (see `replica_set`), together with the others of
+   the turn. There is one exception: the only voter of a group commits a batch by writing it, unless
+   a sync is due. Raft is informed of such batches before it does anything else (`_inform_raft`).
 
 Everything else comes out of Raft as a `Ready`. `process` takes Readies until there are none: it
 writes what is not in the log yet (docs/RAFT.md has the order), sends messages and calls the state
@@ -78,7 +78,7 @@ class ReplicaHost(Protocol):
     def journal(self) -> RaftJournal: ...
 
     def touch(self, replica: Replica) -> None:
-        """Call its `process` at the end of this turn of the event loop."""
+        """Call its `process` at the end of this turn."""
 
     def sync_journal(self, replica: Replica) -> None:
         """Sync the journal soon, then call its `journal_synced`."""
@@ -546,6 +546,8 @@ class Replica:
     def _await_sync(self, token: SyncToken, journal_position: int) -> None:
         log = self.entries.log
         unsynced = log.log_end_offset - log.synced_offset
+        # With fewer unsynced records than `flush_messages` (always so with flush=never) the token does
+        # not wait for a sync of the log: what Raft calls durable is then only written.
         end_offset = log.log_end_offset if unsynced >= self.flush_messages else Offset(0)
         self._tokens.add(token, journal_position, end_offset)
         if self._host.journal.synced_position < journal_position:
@@ -555,7 +557,7 @@ class Replica:
         self._release()
 
     def _release(self) -> None:
-        """Report to Raft every token whose Ready is durable."""
+        """Report to Raft every token whose Ready is as durable as it has to be (`_await_sync`)."""
         # The log's own sync point counts: a sync that was under way when the log was cut covers
         # bytes that are gone.
         token = self._tokens.take(
@@ -595,7 +597,6 @@ class Replica:
             return
         self._failure = error
         self._inform_raft()
-        self._proposals.clear()
         self._machine.failed(error)
         self.raft.storage_failed()
         while (ready := self.raft.ready()) is not None:

@@ -3,6 +3,9 @@
 Idle groups are quiesced and cost nothing; a tick visits only the groups that are awake. Every event
 marks its group, and at the end of the turn each marked group is processed once. So appends that
 arrive together are written, sent and synced together.
+
+The *end of the turn* is a callback of `call_soon`: it runs in the next iteration of the event loop,
+after all callbacks that were ready before the first event of the turn.
 """
 
 from __future__ import annotations
@@ -84,7 +87,7 @@ class _Ticks:
 
 
 class ReplicaSet:
-    """Implements `ReplicaHost`. `call_soon` runs a function at the end of this event-loop turn."""
+    """Implements `ReplicaHost`. `call_soon` is the event loop's."""
 
     __slots__ = (
         "_awake",

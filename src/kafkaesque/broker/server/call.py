@@ -1,6 +1,7 @@
 """What a handler gets about the caller, and how it closes a connection without an answer.
 
-Separate from `handler`, because `context` needs it, and `handler` needs the context.
+Separate from `handler`, to avoid a cycle: `handler` imports `context`, which imports
+`transaction_calls`, which needs `Call` and `CloseConnection`.
 """
 
 from __future__ import annotations

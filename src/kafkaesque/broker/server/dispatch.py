@@ -11,7 +11,6 @@ from kafkaesque.broker.cluster.rules.errors import ControllerMoved
 from kafkaesque.broker.server.call import Call, CloseConnection
 from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handler import Answer, Forwarded, Handler, Later
-from kafkaesque.broker.server.handlers import load_handlers
 from kafkaesque.broker.server.handlers.api_versions import unsupported_version
 from kafkaesque.broker.server.stats import ApiStats
 from kafkaesque.model.errors import KafkaError, NotController, ProtocolError
@@ -197,6 +196,3 @@ class Dispatcher:
 def api_ranges(handlers: Mapping[int, Handler[Any]]) -> list[tuple[int, int, int]]:
     """Returns (key, lowest, highest version) of every API, for ApiVersions."""
     return [(key, found.advertised_from, found.versions[1]) for key, found in handlers.items()]
-
-
-__all__ = ["Dispatcher", "api_ranges", "load_handlers"]

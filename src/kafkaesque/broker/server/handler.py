@@ -62,8 +62,8 @@ def handler(
 ) -> Callable[[Handle[R]], Handler[R]]:
     """Makes a function the handler of `request`. Its module names it HANDLER."""
 
-    def register(handle: Handle[R]) -> Handler[R]:
+    def as_handler(handle: Handle[R]) -> Handler[R]:
         lowest = versions[0] if advertised_from is None else advertised_from
         return Handler(request, versions, handle, lowest, overlaps, at_controller)
 
-    return register
+    return as_handler

@@ -22,7 +22,8 @@ class PeerService(Protocol):
 
 
 class PeerInbox:
-    """Implements `link.Inbox`. Raft's messages go to the replica set directly."""
+    """Implements `LinkInbox` of `replication.link`. Methods that only forward are bound methods of the
+    replica set and the cluster, which saves a call per message."""
 
     __slots__ = (
         "_cluster",
@@ -42,7 +43,7 @@ class PeerInbox:
     ) -> None:
         """`services` returns the services by the kinds that each handles. It is a function because
         they are built on the links, whose inbox this is; called once messages arrive."""
-        self.raft_message = replicas.step
+        self.raft_message = replicas.step  # `Link._receive` calls it for every Raft message
         self.dropped = replicas.dropped
         self.heartbeats_since = replicas.heartbeats_since
         self.reachable = cluster.reachable

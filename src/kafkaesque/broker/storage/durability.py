@@ -152,5 +152,5 @@ class Durability:
     def fail(self, reason: str) -> StorageFailed:
         """Fails the log permanently: its state on disk is unknown."""
         self.failure = reason
-        _log.critical("%s; this log rejects records until the node restarts", reason)
+        _log.critical("%s; this log rejects records until it is reopened", reason)
         return StorageFailed(reason)

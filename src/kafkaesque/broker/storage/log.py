@@ -218,7 +218,8 @@ class Log:
     def sync(self) -> Offset:
         """Makes everything appended so far durable and returns `synced_offset`.
 
-        After a failed fsync, this and `append` raise StorageFailed until the node restarts.
+        After a failed fsync, this and `append` of this object raise StorageFailed for good. The log must
+        be opened again: `PartitionTable` does that for a partition.
         """
         with self._slow:
             self._sync()

@@ -33,7 +33,7 @@ class StateMachine(Protocol):
         """A batch of another leader was written here. It may still be truncated."""
 
     def control(self, payload: bytes) -> None:
-        """A payload of `propose_control`, called on any member, is committed."""
+        """The payload that a leader gave to `propose_control` is committed. Called on every member."""
 
     def truncated(self, end_offset: Offset) -> None:
         """The log was truncated to `end_offset`. Nothing committed was lost."""
