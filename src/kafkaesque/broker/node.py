@@ -294,7 +294,7 @@ class Node:
             )
 
         states = StateFile(path)
-        return Journal(states, replicas.journal, self._clock, self._fail, new_replica)
+        return Journal(states, replicas.raft_journal, self._clock, self._fail, new_replica)
 
     def _open_services(self, cluster: Cluster, dispatcher: Dispatcher) -> SideServices:
         first = () if self.config.join else (self._raft.member,)
@@ -370,7 +370,7 @@ class Node:
             pages=PageLoader(),
             cleaner=LogCleaner(
                 cluster.partitions,
-                self._raft.journal,
+                self._raft.raft_journal,
                 lambda: cluster.settings.current,
                 self._clock,
             ),
@@ -517,7 +517,7 @@ class Node:
         await self._cancel_tasks()
         self.context.partitions.stop()
         await self._flusher.close()
-        self._raft.journal.close(clean=False)
+        self._raft.raft_journal.close(clean=False)
         self._files.close()
         self._data.close()
 

@@ -31,7 +31,7 @@ def on_a_loop(story: Callable[[Path], Awaitable[None]]) -> Callable[[Path], None
 
 
 def cleaner_of(rig: Rig) -> LogCleaner:
-    journal = rig.partition._env.replicas.journal
+    journal = rig.partition._env.replicas.raft_journal
     return LogCleaner([rig.partition], journal, BrokerConfig, rig.clock)
 
 

@@ -12,7 +12,6 @@ import pytest
 from tests.broker.raft.simulation import CALM, LEASES, STORM, Faults
 
 from kafkaesque.broker.raft import transitions
-from kafkaesque.broker.raft.durability import WriteTracker
 from kafkaesque.broker.raft.follower import Follower
 from kafkaesque.broker.raft.leader import Leader
 from kafkaesque.broker.raft.log_view import LogView
@@ -25,6 +24,7 @@ from kafkaesque.broker.raft.reads import Reads
 from kafkaesque.broker.raft.ready import ReadReady
 from kafkaesque.broker.raft.state import State
 from kafkaesque.broker.raft.types import EntryKind, LogIndex, Refusal, Round
+from kafkaesque.broker.raft.write_tracker import WriteTracker
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.broker.raft.disk import Disk
 from tests.broker.raft.group import data, ids, log_of
 
-from kafkaesque.broker.raft.durability import WriteTracker
 from kafkaesque.broker.raft.log_view import LogView
 from kafkaesque.broker.raft.types import FRESH, NO_INDEX, LogIndex, Membership, Snapshot, Term
+from kafkaesque.broker.raft.write_tracker import WriteTracker
 from kafkaesque.model.errors import InvariantBroken
 
 

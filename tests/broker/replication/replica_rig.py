@@ -71,7 +71,7 @@ class RigNode:
     """Replaces a node's event loop, flusher and links."""
 
     logs_lost: Callable[[Sequence[LogLost]], None]
-    journal = None
+    sync_journal = None
 
     def __init__(self, trio: Trio, number: int, directory: Path) -> None:
         self.is_disk_stuck = False

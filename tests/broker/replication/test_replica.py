@@ -180,6 +180,6 @@ def test_node_stops_when_the_raft_journal_is_found_failed(
     monkeypatch.setattr(replicas, "_fail", failures.append)
     replicas.tick()
     assert failures == []
-    replicas.journal._failure = "fsync failed"
+    replicas.raft_journal._failure = "fsync failed"
     replicas.tick()
     assert [str(error) for error in failures] == ["fsync failed"]

@@ -114,7 +114,7 @@ class RaftGroup(ReplicatedMachine):
         links: Links,
         new_replica: Callable[[StateMachine], Replica],
     ) -> None:
-        super().__init__(states, replicas.journal, fail, new_replica)
+        super().__init__(states, replicas.raft_journal, fail, new_replica)
         self._links = links
         self._replicas = replicas
         self._clock = clock

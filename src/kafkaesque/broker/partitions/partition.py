@@ -508,7 +508,7 @@ class Partition:
 
     async def _delete_before(self, offset: Offset) -> None:
         producers = None if self.are_producers_stale else self.producers.before(offset)
-        entries, journal = self.replica.entries, self._env.replicas.journal
+        entries, journal = self.replica.entries, self._env.replicas.raft_journal
         await asyncio.to_thread(trim_log, entries, journal, offset, producers)
 
     async def expire(self, now_ms: TimestampMs) -> None:

@@ -174,7 +174,7 @@ class PartitionTable:
 
     def _create(self, place: Placement) -> bool:
         """Creates the group in the journal if it is new on this node. Returns whether it was."""
-        journal = self._env.replicas.journal
+        journal = self._env.replicas.raft_journal
         if journal.facts(place.group) is not None:
             return False
         journal.create(place.group, first_start(place.first_members))
@@ -196,12 +196,12 @@ class PartitionTable:
 
     def _open_one(self, hosted: HostedTopic, place: Placement, *, is_clean: bool) -> _Opened:
         directory = self._data.log_path(hosted.topic_id, place.index)
-        journal = self._env.replicas.journal
+        journal = self._env.replicas.raft_journal
         facts = journal.facts(place.group)
-        if facts is not None and facts.is_resetting and self._env.replicas.batch_journal:
+        if facts is not None and facts.is_resetting and self._env.replicas.sync_journal:
             # An earlier attempt to replace the log failed: nothing of the old log may reappear in
             # the new one.
-            self._env.replicas.batch_journal.void(place.group)
+            self._env.replicas.sync_journal.void(place.group)
         finish(str(directory), facts, self._files.calls)
         log = Log.open(directory, log_config(hosted.config), self._files, clean=is_clean)
         self._env.replicas.attach(place.group, log)
@@ -247,7 +247,7 @@ class PartitionTable:
         partition = hosted.partitions.pop(index)
         partition.close(NotLeaderOrFollower(f"{partition.name} has moved to other nodes"))
         self._env.replicas.remove(partition.replica.group)
-        self._env.replicas.journal.forget(partition.replica.group)
+        self._env.replicas.raft_journal.forget(partition.replica.group)
         await asyncio.to_thread(partition.log.delete)
 
     async def delete(self, topic_id: TopicId) -> str | None:
@@ -260,7 +260,7 @@ class PartitionTable:
         for partition in hosted.partitions.values():
             partition.close()
             self._env.replicas.remove(partition.replica.group)
-            self._env.replicas.journal.forget(partition.replica.group)
+            self._env.replicas.raft_journal.forget(partition.replica.group)
         await asyncio.to_thread(_delete_logs, tuple(hosted.partitions.values()))
         await asyncio.to_thread(self._data.delete_topic, topic_id)
         return hosted.name

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from kafkaesque.broker.raft.clock import ElectionClock, Jitter
 from kafkaesque.broker.raft.config import RaftConfig
-from kafkaesque.broker.raft.durability import WriteTracker
 from kafkaesque.broker.raft.log_view import LogView
 from kafkaesque.broker.raft.membership import MembershipHistory
 from kafkaesque.broker.raft.messages import Message
@@ -31,6 +30,7 @@ from kafkaesque.broker.raft.types import (
     SyncToken,
     Term,
 )
+from kafkaesque.broker.raft.write_tracker import WriteTracker
 from kafkaesque.model.errors import InvariantBroken, check
 from kafkaesque.model.ids import MemberId
 

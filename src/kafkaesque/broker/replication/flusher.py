@@ -88,16 +88,18 @@ class Flusher:
         "_requested",
         "_retirement",
         "_rounds",
-        "journal",
         "logs_lost",
+        "sync_journal",
         "syncs_total",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, journal: SyncJournal | None = None) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sync_journal: SyncJournal | None = None
+    ) -> None:
         self._loop = loop
         # One thread more than a round uses, for removing journal files.
         self._executor = ThreadPoolExecutor(SYNC_THREADS + 1, thread_name_prefix="sync")
-        self.journal = journal
+        self.sync_journal = sync_journal
         self._requested: dict[Syncable, None] = {}
         self._rounds: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -131,31 +133,31 @@ class Flusher:
             self._start_round()
 
     async def _round(self, logs: Sequence[Syncable]) -> None:
-        by_file, by_journal = plan_round(logs, self.journal)
+        by_file, by_journal = plan_round(logs, self.sync_journal)
         if by_journal:
             files = self._loop.create_task(self._sync_files(by_file)) if by_file else None
-            await self._sync_journal(by_journal)
+            await self._write_sync_journal(by_journal)
             if files is not None:
                 await files
         else:
             await self._sync_files(by_file)
-        journal = self.journal
+        journal = self.sync_journal
         if journal is not None and journal.has_closed_files and self._retirement is None:
             self._retirement = self._loop.create_task(self._retire(journal))
 
     async def _sync_files(self, logs: Sequence[Syncable]) -> None:
-        shares = [logs[start::SYNC_THREADS] for start in range(min(SYNC_THREADS, len(logs)))]
-        jobs = [self._loop.run_in_executor(self._executor, _sync_all, share) for share in shares]
-        for share, job in zip(shares, jobs, strict=True):
-            for log, outcome in zip(share, await job, strict=True):
+        slices = [logs[start::SYNC_THREADS] for start in range(min(SYNC_THREADS, len(logs)))]
+        jobs = [self._loop.run_in_executor(self._executor, _sync_all, part) for part in slices]
+        for part, job in zip(slices, jobs, strict=True):
+            for log, outcome in zip(part, await job, strict=True):
                 self.syncs_total += 1
                 if isinstance(outcome, StorageFailed):
                     log.sync_failed(outcome)
                 else:
                     log.synced(outcome)
 
-    async def _sync_journal(self, shared: Sequence[Shared]) -> None:
-        journal = self.journal
+    async def _write_sync_journal(self, shared: Sequence[Shared]) -> None:
+        journal = self.sync_journal
         if journal is None:
             return
         shares = [share for _, share in shared]
@@ -184,8 +186,8 @@ class Flusher:
         """Finishes the requested syncs, then stops the threads."""
         await self.settled()
         self._is_closed = True
-        if self.journal is not None:
-            self.journal.stop_retiring()
+        if self.sync_journal is not None:
+            self.sync_journal.stop_retiring()
         if self._retirement is not None:
             await self._retirement
         self._executor.shutdown()

@@ -70,10 +70,10 @@ def open_replica(
     flush_messages: int = 1,
 ) -> Replica:
     """Open a replica. A group that is new to this node starts with `first_members`. Blocking."""
-    if replicas.journal.facts(group) is None:
-        replicas.journal.create(group, first_start(first_members))
-    entries = EntryLog.open(group, log, replicas.journal, is_clean=is_clean)
-    sync_found(entries, replicas.journal)
+    if replicas.raft_journal.facts(group) is None:
+        replicas.raft_journal.create(group, first_start(first_members))
+    entries = EntryLog.open(group, log, replicas.raft_journal, is_clean=is_clean)
+    sync_found(entries, replicas.raft_journal)
     return new_replica(group, entries, replicas, machine, config, flush_messages=flush_messages)
 
 

@@ -16,7 +16,7 @@ writes what is not in the log yet (docs/RAFT.md has the order), sends messages a
 machine. A Ready waits
 
 - in the *backlog* until the gate is open and the disk has room; then
-- as a *sync token* until journal and log are synced as far as the Ready reached.
+- as a *sync token* until the raft journal and the log are synced as far as the Ready reached.
 
 Everything runs on the event loop's thread and returns at once, except `sync`, which the flusher
 calls from a worker thread.
@@ -75,13 +75,13 @@ class ReplicaHost(Protocol):
     """The services of a node that its replicas share. Implemented by `ReplicaSet`."""
 
     @property
-    def journal(self) -> RaftJournal: ...
+    def raft_journal(self) -> RaftJournal: ...
 
     def touch(self, replica: Replica) -> None:
         """Call its `process` at the end of this turn."""
 
-    def sync_journal(self, replica: Replica) -> None:
-        """Sync the journal soon, then call its `journal_synced`."""
+    def sync_raft_journal(self, replica: Replica) -> None:
+        """Sync the raft journal soon, then call its `raft_journal_synced`."""
 
     def sync_log(self, replica: Replica) -> None:
         """Call its `sync` from a worker thread soon, then `synced` or `sync_failed`."""
@@ -187,7 +187,7 @@ class Replica:
 
     @property
     def _is_gate_open(self) -> bool:
-        return self._host.journal.synced_position >= self.entries.gate_position
+        return self._host.raft_journal.synced_position >= self.entries.gate_position
 
     # -- append ------------------------------------------------------------------------------------
 
@@ -475,7 +475,7 @@ class Replica:
                 return False
             unwritten.begun_entries = 0
             if ready.hard_state is not None:
-                unwritten.journal_position = self._host.journal.position
+                unwritten.journal_position = self._host.raft_journal.position
         for entry in ready.entries[unwritten.begun_entries :]:
             if entry.index <= self.entries.last_index:
                 self._truncate_superseded(entry)
@@ -487,7 +487,7 @@ class Replica:
             elif isinstance(payload, BatchPayload) and entry.index > self.entries.last_index:
                 # Not in the log yet: from another leader, or held by this one.
                 if not self._is_gate_open:
-                    self._host.sync_journal(self)
+                    self._host.sync_raft_journal(self)
                     return False
                 if not self._write_batch(entry, payload):
                     return False
@@ -500,9 +500,8 @@ class Replica:
     def _begin(self, ready: Ready) -> bool:
         """Write the parts of a Ready that precede its entries, in their order. Returns False if the
         disk is full. It is begun again then; saving the same facts twice does no harm."""
-        journal = self._host.journal
         if ready.hard_state is not None:
-            journal.save_hard_state(self.group, ready.hard_state)
+            self._host.raft_journal.save_hard_state(self.group, ready.hard_state)
         if ready.snapshot is not None:
             try:
                 self._machine.installing(ready.snapshot)
@@ -550,8 +549,8 @@ class Replica:
         # not wait for a sync of the log: what Raft calls durable is then only written.
         end_offset = log.log_end_offset if unsynced >= self.flush_messages else Offset(0)
         self._tokens.add(token, journal_position, end_offset)
-        if self._host.journal.synced_position < journal_position:
-            self._host.sync_journal(self)
+        if self._host.raft_journal.synced_position < journal_position:
+            self._host.sync_raft_journal(self)
         if log.synced_offset < end_offset:
             self._host.sync_log(self)
         self._release()
@@ -561,20 +560,20 @@ class Replica:
         # The log's own sync point counts: a sync that was under way when the log was cut covers
         # bytes that are gone.
         token = self._tokens.take(
-            self._host.journal.synced_position, self.entries.log.synced_offset
+            self._host.raft_journal.synced_position, self.entries.log.synced_offset
         )
         if token is not None:
             self._inform_raft()
             self.raft.synced(token)
             self._touch()
 
-    def journal_synced(self) -> None:
+    def raft_journal_synced(self) -> None:
         if self._failure is None:
             self._write()
             self._release()
-            if self._tokens.waits_for_journal(self._host.journal.synced_position):
+            if self._tokens.waits_for_journal(self._host.raft_journal.synced_position):
                 # Saved while the sync that just ended was under way.
-                self._host.sync_journal(self)
+                self._host.sync_raft_journal(self)
 
     def sync(self) -> Offset:
         """Make the log's records durable. Blocking."""

@@ -1,4 +1,4 @@
-"""All Raft groups of a node: one clock, one outbox, one journal, processed once per event-loop turn.
+"""All Raft groups of a node: one clock, one outbox, one raft journal; each processed once per turn.
 
 Idle groups are quiesced and cost nothing; a tick visits only the groups that are awake. Every event
 marks its group, and at the end of the turn each marked group is processed once. So appends that
@@ -63,7 +63,7 @@ class Syncer(Protocol):
     """Called with logs whose sync failed although no replica had requested it."""
 
     @property
-    def journal(self) -> SyncJournal | None:
+    def sync_journal(self) -> SyncJournal | None:
         """The journal that syncs many logs at once; None if each log syncs its own files."""
 
     def request_sync(self, log: Syncable) -> None: ...
@@ -97,16 +97,16 @@ class ReplicaSet:
         "_early",
         "_fail",
         "_is_turn_due",
-        "_journal_sync",
         "_marked",
+        "_raft_journal_sync",
         "_replicas",
         "_syncer",
         "_ticks",
         "_waiting",
-        "journal",
         "member",
         "outbox",
         "prefixes",
+        "raft_journal",
     )
 
     outbox: PeerOutbox
@@ -117,30 +117,30 @@ class ReplicaSet:
     def __init__(
         self,
         member: MemberId,
-        journal: RaftJournal,
+        raft_journal: RaftJournal,
         syncer: Syncer,
         clock: Clock,
         call_soon: Callable[[Callable[[], None]], object],
         fail: Callable[[BaseException], None],
     ) -> None:
         self.member = member
-        self.journal = journal
+        self.raft_journal = raft_journal
         self._syncer = syncer
         syncer.logs_lost = self.logs_lost
         self._clock = clock
         self._call_soon = call_soon
         self._fail = fail
-        """Stops the node: the journal belongs to every group."""
+        """Stops the node: the raft journal belongs to every group."""
         self._replicas: dict[GroupId, Replica] = {}
         self._awake: dict[Replica, None] = {}
         self._marked: dict[Replica, None] = {}
         self._waiting: dict[Replica, None] = {}
-        """Replicas that wait for a sync of the journal."""
+        """Replicas that wait for a sync of the raft journal."""
         self._early: dict[tuple[GroupId, MemberId], Message] = {}
         """Messages for groups that may be about to be created here."""
         self._damaged: dict[Replica, None] = {}
         self._is_turn_due = False
-        self._journal_sync = _JournalSync(self)
+        self._raft_journal_sync = _RaftJournalSync(self)
         self._ticks = _Ticks(clock.monotonic())
 
     # -- groups --------------------------------------------------------------------------------
@@ -161,25 +161,25 @@ class ReplicaSet:
                 replicas.pop(replica, None)
 
     @property
-    def batch_journal(self) -> SyncJournal | None:
-        return self._syncer.journal
+    def sync_journal(self) -> SyncJournal | None:
+        return self._syncer.sync_journal
 
     def attach(self, group: GroupId, log: Log) -> None:
-        """Register a log that was just opened with the shared sync journal."""
-        if self.batch_journal is not None:
-            self.batch_journal.attach(group, log)
+        """Register a log that was just opened with the sync journal."""
+        if self.sync_journal is not None:
+            self.sync_journal.attach(group, log)
 
     def restore(self, group: GroupId, log: Log) -> None:
         """Restore from the sync journal what a log's own files may have lost. Blocking."""
-        facts = self.journal.facts(group)
-        if self.batch_journal is not None and facts is not None:
-            self.batch_journal.restore(group, log, facts.start.offset)
+        facts = self.raft_journal.facts(group)
+        if self.sync_journal is not None and facts is not None:
+            self.sync_journal.restore(group, log, facts.start.offset)
 
     def close_journals(self, *, clean: bool) -> None:
         """Called when all logs are closed. `clean`: each of them is complete in its own files."""
-        self.journal.close(clean=clean)
-        if self.batch_journal is not None:
-            self.batch_journal.close(clean=clean)
+        self.raft_journal.close(clean=clean)
+        if self.sync_journal is not None:
+            self.sync_journal.close(clean=clean)
 
     def logs_lost(self, lost: Iterable[LogLost]) -> None:
         """Fail the replicas of logs whose files could not be synced."""
@@ -247,12 +247,12 @@ class ReplicaSet:
         for: a busy event loop is no reason for an election."""
         self._ticks.count += 1
         self._ticks.times.append(self._clock.monotonic())
-        if self.journal.failure is not None:
+        if self.raft_journal.failure is not None:
             # Opening a group may have found the failure; nothing else would stop the node then.
-            self._fail(StorageFailed(self.journal.failure))
+            self._fail(StorageFailed(self.raft_journal.failure))
             return
         if self._waiting:
-            self._syncer.request_sync(self._journal_sync)
+            self._syncer.request_sync(self._raft_journal_sync)
         if self._ticks.count % EARLY_KEPT_TICKS == 0:
             self._early.clear()
         if self._ticks.count % ONE_WOKEN_EVERY_TICKS == 0 and self._replicas:
@@ -309,9 +309,9 @@ class ReplicaSet:
         finally:
             self._is_turn_due = False
 
-    def sync_journal(self, replica: Replica) -> None:
+    def sync_raft_journal(self, replica: Replica) -> None:
         self._waiting[replica] = None
-        self._syncer.request_sync(self._journal_sync)
+        self._syncer.request_sync(self._raft_journal_sync)
 
     def sync_log(self, replica: Replica) -> None:
         self._syncer.request_sync(replica)
@@ -336,19 +336,19 @@ class ReplicaSet:
     def monotonic(self) -> float:
         return self._clock.monotonic()
 
-    def journal_synced(self) -> None:
+    def raft_journal_synced(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for replica in waiting:
-            replica.journal_synced()
+            replica.raft_journal_synced()
 
-    def journal_failed(self, error: StorageFailed) -> None:
+    def raft_journal_failed(self, error: StorageFailed) -> None:
         """A full disk may get room again: the next tick retries for the replicas that wait."""
-        if self.journal.failure is not None:
+        if self.raft_journal.failure is not None:
             self._fail(error)
 
 
-class _JournalSync:
-    """Adapts the journal to the flusher."""
+class _RaftJournalSync:
+    """Adapts the raft journal to the flusher."""
 
     __slots__ = ("_replicas",)
 
@@ -356,13 +356,13 @@ class _JournalSync:
         self._replicas = replicas
 
     def sync(self) -> Offset:
-        return Offset(self._replicas.journal.sync())
+        return Offset(self._replicas.raft_journal.sync())
 
     def share(self) -> Share | None:
         return None
 
     def synced(self, _: Offset) -> None:
-        self._replicas.journal_synced()
+        self._replicas.raft_journal_synced()
 
     def sync_failed(self, error: StorageFailed) -> None:
-        self._replicas.journal_failed(error)
+        self._replicas.raft_journal_failed(error)

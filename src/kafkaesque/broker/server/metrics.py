@@ -162,7 +162,7 @@ class BrokerCollector(Collector):
             "Batches of producers that the disk refused (KAFKA_STORAGE_ERROR): full, or failing.",
             self._context.stats.disk_refusals_total,
         )
-        shared = self._flusher.journal
+        shared = self._flusher.sync_journal
         if shared is not None:
             text = "the journal in which many logs are synced"
             yield _counter("kafkaesque_sync_journal_syncs", f"Syncs of {text}.", shared.syncs_total)
@@ -225,7 +225,7 @@ class BrokerCollector(Collector):
                     yield (group_id, topic, str(index)), max(0, end_offset - value.offset)
 
     def _raft(self) -> Iterator[Metric]:
-        replicas, journal = self._replicas, self._replicas.journal
+        replicas, journal = self._replicas, self._replicas.raft_journal
         terms = led = 0
         lag: dict[MemberId, int] = {}
         for replica in replicas:

@@ -160,7 +160,7 @@ class SimulatedProcess:
         self._succession = Succession(self.replicas, is_up, self._call_later)
 
     def open(self) -> None:
-        journal = self.replicas.journal
+        journal = self.replicas.raft_journal
         for group in self._node.setting.groups:
             if journal.facts(group) is None:
                 journal.create(group, first_start(self._node.setting.first_members))
@@ -170,7 +170,7 @@ class SimulatedProcess:
 
     def _open_replica(self, group: GroupId) -> None:
         """Opens a replica as PartitionTable does, with seeded randomness and a witness of every write."""
-        node, journal = self._node, self.replicas.journal
+        node, journal = self._node, self.replicas.raft_journal
         setting, observer = node.setting, node.setting.observer
         log = Log.open(log_path(group), setting.log_config, self._files, clean=False)
         self.replicas.attach(group, log)

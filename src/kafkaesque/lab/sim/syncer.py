@@ -24,17 +24,19 @@ class SimulatedSyncer:
         "_later",
         "_requested",
         "_under_way",
-        "journal",
         "logs_lost",
+        "sync_journal",
     )
 
     logs_lost: Callable[[Sequence[LogLost]], None]
     """Set by the ReplicaSet."""
 
-    def __init__(self, later: Later, latency_us: Callable[[], int], journal: SyncJournal) -> None:
+    def __init__(
+        self, later: Later, latency_us: Callable[[], int], sync_journal: SyncJournal
+    ) -> None:
         self._later = later
         self._latency_us = latency_us
-        self.journal = journal
+        self.sync_journal = sync_journal
         self._is_retiring = False
         self._requested: dict[Syncable, None] = {}
         self._under_way = 0
@@ -53,7 +55,7 @@ class SimulatedSyncer:
     def _start_round(self) -> None:
         self._is_due = False
         logs, self._requested = list(self._requested), {}
-        by_file, by_journal = plan_round(logs, self.journal)
+        by_file, by_journal = plan_round(logs, self.sync_journal)
         self._under_way = len(by_file) + bool(by_journal)
         for log in by_file:
             self._plan(log)
@@ -80,14 +82,14 @@ class SimulatedSyncer:
 
     def _reported(self) -> None:
         self._under_way -= 1
-        if self._under_way == 0 and self.journal.has_closed_files and not self._is_retiring:
+        if self._under_way == 0 and self.sync_journal.has_closed_files and not self._is_retiring:
             self._is_retiring = True
             self._later(4 * self._latency_us(), self._retire)
         if self._requested:
             self._begin_soon()
 
     def _write_journal(self, shared: Sequence[Shared]) -> None:
-        if self.journal.write([share for _, share in shared]):
+        if self.sync_journal.write([share for _, share in shared]):
             self._later(self._latency_us() // 4, lambda: self._report_shared(shared))
             return
         self._under_way += len(shared) - 1
@@ -100,4 +102,4 @@ class SimulatedSyncer:
 
     def _retire(self) -> None:
         self._is_retiring = False
-        self.logs_lost(self.journal.retire())
+        self.logs_lost(self.sync_journal.retire())

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Final
 
 from kafkaesque.broker.raft import transitions
-from kafkaesque.broker.raft.durability import WriteTracker
 from kafkaesque.broker.raft.follower import Follower
 from kafkaesque.broker.raft.leader import Leader
 from kafkaesque.broker.raft.log_view import LogView
@@ -17,6 +16,7 @@ from kafkaesque.broker.raft.progress_tracker import ProgressTracker
 from kafkaesque.broker.raft.promises import Promises
 from kafkaesque.broker.raft.state import State
 from kafkaesque.broker.raft.types import EntryKind, LogIndex, Refusal
+from kafkaesque.broker.raft.write_tracker import WriteTracker
 from kafkaesque.lab.sim.planted.bug import Patches, Planted
 from kafkaesque.lab.sim.profile import FOUL, ROUGH, Profile
 from kafkaesque.lab.sim.schedule import MILLISECOND_US

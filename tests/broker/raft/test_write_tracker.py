@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.broker.raft.durability import WriteTracker
 from kafkaesque.broker.raft.types import FRESH, NO_INDEX, HardState, LogIndex, SyncToken, Term
+from kafkaesque.broker.raft.write_tracker import WriteTracker
 from kafkaesque.model.errors import InvariantBroken
 
 
