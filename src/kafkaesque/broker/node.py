@@ -152,7 +152,9 @@ class Node:
             dispatcher = Dispatcher(self.context, handlers)
             self.services = self._open_services(cluster, dispatcher)
             self._peer_services: Mapping[range, PeerService] = {
-                FORWARD_KINDS: ForwardedRequests(cluster.journal, dispatcher.serve_forwarded),
+                FORWARD_KINDS: ForwardedRequests(
+                    cluster.controller_log, dispatcher.serve_forwarded
+                ),
                 REQUEST_KINDS: RequestsOfBrokers(dispatcher.serve_forwarded),
                 **self.services.by_kind(),
             }
@@ -245,7 +247,7 @@ class Node:
         env = Environment(loop, self._clock, replicas, leadership_changes, is_synced, validation)
         partitions = PartitionTable(self._data, self._files, env, clean=was_clean)
         groups = GroupCoordinator(partitions, lambda: new_registry(self.config), self._clock, loop)
-        journal = self._open_journal(replicas, is_clean=was_clean)
+        controller_log = self._open_controller_log(replicas, is_clean=was_clean)
         identity = PeerIdentity(meta.node_id, meta.generation, meta.cluster_id, incarnation)
 
         def connect(inbox: ClusterInbox) -> Links:
@@ -260,7 +262,7 @@ class Node:
             )
 
         cluster = Cluster(
-            journal,
+            controller_log,
             partitions,
             groups,
             replicas,
@@ -274,7 +276,7 @@ class Node:
         replicas.outbox = cluster.links
         return cluster
 
-    def _open_journal(self, replicas: ReplicaSet, *, is_clean: bool) -> Journal:
+    def _open_controller_log(self, replicas: ReplicaSet, *, is_clean: bool) -> Journal:
         """Opens the replica of the controller's log. Alone in a new cluster, this node creates the
         log."""
         path = self._data.journal_path
@@ -323,9 +325,9 @@ class Node:
         cluster.start(self._coordinators, self._background_ended)
         undo.push_async_callback(cluster.stop)
         cluster.connect_peers()
-        self._raft.add(cluster.journal.replica)
-        if cluster.journal.replica.is_alone:
-            cluster.journal.replica.campaign()
+        self._raft.add(cluster.controller_log.replica)
+        if cluster.controller_log.replica.is_alone:
+            cluster.controller_log.replica.campaign()
         self.services.coordination.take_part()
         undo.push_async_callback(self.services.stop)
         self._repeat(TICK_SECONDS, self._raft.tick)
@@ -529,7 +531,7 @@ class Node:
     def _close_files(self) -> bool:
         """Returns True if everything was closed cleanly. Blocking."""
         is_clean = self.context.partitions.close_all()
-        is_clean &= self.context.cluster.journal.close()
+        is_clean &= self.context.cluster.controller_log.close()
         is_clean &= self.services.coordination.close()
         self._raft.close_journals(clean=is_clean and self._clean)
         self._files.close()

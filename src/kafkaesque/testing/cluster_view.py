@@ -47,7 +47,7 @@ async def query(node: Node) -> BrokerReport:
     from kafkaesque.model.ids import node_of
 
     cluster = node.context.cluster
-    replica = cluster.journal.replica
+    replica = cluster.controller_log.replica
     topics = {}
     for topic in cluster.tables.by_name.values():
         seen = []

@@ -129,7 +129,7 @@ def test_broker_without_room_for_the_controllers_log_is_healthy_and_not_ready(
         node = new_node(tmp_path)
         await node.start()
         try:
-            backlog = node.context.cluster.journal.replica._backlog
+            backlog = node.context.cluster.controller_log.replica._backlog
             backlog.refused(StorageFailed("No space left on device"))
             assert node._health().status == 200
             page = node._ready()

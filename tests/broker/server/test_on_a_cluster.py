@@ -56,7 +56,7 @@ def cluster() -> Iterator[Cluster]:
 
 async def resign(node: Node) -> bool:
     """Resigns as controller. Returns False if the node is not the confirmed controller."""
-    replica = node.context.cluster.journal.replica
+    replica = node.context.cluster.controller_log.replica
     is_leader = replica.is_leader
     if is_leader:
         replica.resign()

@@ -78,18 +78,18 @@ class ForwardedRequests:
     Implements `peer_inbox.PeerService`.
     """
 
-    __slots__ = ("_journal", "_serve_request")
+    __slots__ = ("_controller_log", "_serve_request")
 
-    def __init__(self, journal: Journal, serve_request: ServeRequest) -> None:
-        self._journal = journal
+    def __init__(self, controller_log: Journal, serve_request: ServeRequest) -> None:
+        self._controller_log = controller_log
         self._serve_request = serve_request
 
     async def call(self, node: NodeId, kind: int, body: bytes) -> bytes:
         """Returns the index to wait for, then the response frame."""
-        if not self._journal.is_leader:
+        if not self._controller_log.is_leader:
             raise NotController("this broker is not the controller")
         response = await self._serve_request(body)
-        return _index.pack(self._journal.applied_index) + response
+        return _index.pack(self._controller_log.applied_index) + response
 
     def post(self, node: NodeId, kind: int, body: bytes) -> None:
         raise ProtocolError(f"post of unknown kind {kind}")
@@ -121,9 +121,9 @@ class Cluster:
         "_replicas",
         "_tasks",
         "controller",
+        "controller_log",
         "elections",
         "groups",
-        "journal",
         "leaders",
         "links",
         "members",
@@ -137,7 +137,7 @@ class Cluster:
 
     def __init__(
         self,
-        journal: Journal,
+        controller_log: Journal,
         partitions: PartitionTable,
         groups: GroupCoordinator,
         replicas: ReplicaSet,
@@ -149,8 +149,8 @@ class Cluster:
     ) -> None:
         """`connect` opens the links of this broker, which deliver to the cluster."""
         self.node_id = node_of(replicas.member)
-        self.journal = journal
-        self.tables = journal.tables
+        self.controller_log = controller_log
+        self.tables = controller_log.tables
         self.settings = settings
         self.partitions = partitions
         self.groups = groups
@@ -177,7 +177,7 @@ class Cluster:
 
     @property
     def controller_id(self) -> NodeId | None:
-        leader = self.journal.replica.leadership.leader_id
+        leader = self.controller_log.replica.leadership.leader_id
         return None if leader is None else node_of(leader)
 
     def is_up(self, node_id: NodeId) -> bool:
@@ -221,7 +221,7 @@ class Cluster:
 
         Only on the controller: raises ControllerMoved elsewhere.
         """
-        answer, index = await self.journal.submit(lambda: operation(self.controller))
+        answer, index = await self.controller_log.submit(lambda: operation(self.controller))
         await self._wait_reconciled(index)
         return answer
 
@@ -241,7 +241,7 @@ class Cluster:
     async def _wait_reconciled(self, index: LogIndex) -> None:
         """A client whose next request goes to this node must see the change. A node whose disk is full cannot
         follow the log, so it does not wait."""
-        replica = self.journal.replica
+        replica = self.controller_log.replica
         await self._reconciled.wait_for_unless(index, lambda: replica.is_without_room)
 
     async def _call_controller(self, kind: int, body: bytes) -> bytes:
@@ -254,11 +254,11 @@ class Cluster:
             except (NotController, PeerError) as error:
                 if loop.time() > deadline:
                     raise NotController(f"no controller answers: {error}") from error
-            await self.journal.wait_for_leader_change(RETRY_SECONDS)
+            await self.controller_log.wait_for_leader_change(RETRY_SECONDS)
 
     async def _call_controller_once(self, kind: int, body: bytes) -> bytes:
         node_id = self.controller_id
-        if self.journal.is_leader or node_id == self.node_id:
+        if self.controller_log.is_leader or node_id == self.node_id:
             answer = self.links.inbox.call(self.node_id, kind, body)
             return answer if isinstance(answer, bytes) else await answer
         if node_id is None:
@@ -310,7 +310,7 @@ class Cluster:
 
     def describe_quorum(self) -> QuorumInfo:
         """The controller's Raft group as its leader sees it. Raises NotController on other nodes."""
-        status = self.journal.replica.status()
+        status = self.controller_log.replica.status()
         return quorum_info(status, self.tables, TimestampMs(self._replicas.now_ms()))
 
     # -- following the journal ----------------------------------------------------------------------
@@ -329,16 +329,16 @@ class Cluster:
 
     async def _follow_journal(self) -> None:
         """Reconciles everything once, then change by change."""
-        await self.journal.changes.get()
-        while not self.journal.changes.empty():
-            self.journal.changes.get_nowait()
-        index = self.journal.applied_index
+        await self.controller_log.changes.get()
+        while not self.controller_log.changes.empty():
+            self.controller_log.changes.get_nowait()
+        index = self.controller_log.applied_index
         self.partitions.remove_leftovers(self.tables.deleted_ids, self.tables.by_id)
         await self.reconciler.reconcile_all()
         while True:
             self.connect_peers()
             self._reconciled.advance(index)
-            change = await self.journal.changes.get()
+            change = await self.controller_log.changes.get()
             await self.reconciler.reconcile(change)
             if change.deletes_topics:
                 self.leaders.forget_deleted()
@@ -351,7 +351,7 @@ class Cluster:
         majority of the brokers this one can do nothing."""
         await refuse_other_cluster(self.links, seeds)
         body = broker_requests.encode_request(request)
-        self._interim_addresses = self.journal.addresses()
+        self._interim_addresses = self.controller_log.addresses()
         self.connect_peers()
         tries = 0
         while True:
@@ -372,7 +372,7 @@ class Cluster:
                 tries += 1
                 if tries % WARN_EVERY_TRIES == 0:
                     logger.warning("waiting for a controller to register with: %s", error)
-            await self.journal.wait_for_leader_change(RETRY_SECONDS)
+            await self.controller_log.wait_for_leader_change(RETRY_SECONDS)
 
     async def _call_seed(self, address: PeerAddress, body: bytes) -> bytes:
         """Any broker passes a registration on to the controller."""
@@ -407,7 +407,7 @@ class Cluster:
         await self.members.advance()
         self.leaders.announce(self._replicas, self._peers())
         await self.scrubber.check_damaged()
-        await self.journal.save_if_grown()
+        await self.controller_log.save_if_grown()
 
     async def _complete_reassignment(self, group: GroupId, target: tuple[NodeId, ...]) -> None:
         try:
@@ -465,7 +465,7 @@ class Cluster:
         raise ProtocolError(f"call of unknown kind {kind}")
 
     async def _serve_broker(self, request: broker_requests.BrokerRequest) -> bytes:
-        if not self.journal.is_leader:
+        if not self.controller_log.is_leader:
             # A broker that joins sends its registration to any broker that it can reach.
             controller = self.controller_id
             if controller is None or controller == self.node_id:
@@ -476,7 +476,7 @@ class Cluster:
             except PeerError as error:
                 raise NotController(f"broker {controller} does not answer: {error}") from error
         try:
-            answer, index = await self.journal.submit(
+            answer, index = await self.controller_log.submit(
                 lambda: cast(Decision[object], request.decide(self.controller))
             )
         except ControllerMoved as moved:

@@ -94,10 +94,10 @@ class ClusterRegistries:
     def _show_tables(self) -> None:
         cluster = self._cluster
         versions = (
-            cluster.journal.applied_index,
+            cluster.controller_log.applied_index,
             cluster.leaders.revision,
             tuple(cluster.live_nodes()),
-            cluster.journal.replica.leadership,
+            cluster.controller_log.replica.leadership,
         )
         if versions == self._shown:
             return
@@ -107,7 +107,7 @@ class ClusterRegistries:
         self._shown = versions
         show("brokers", dict(self._brokers()))
         show("cluster", {"/cluster/id": _leaf(version="1", id=cluster.links.me.cluster_id)})
-        epoch = cluster.journal.replica.leadership.term
+        epoch = cluster.controller_log.replica.leadership.term
         show("controller_epoch", {"/controller_epoch": Leaf(b"%d" % epoch)})
         controller = cluster.controller_id
         if controller is None or not cluster.is_up(controller):
@@ -135,7 +135,7 @@ class ClusterRegistries:
                 ),
             )
         yield "/brokers/topics", Leaf(b"")
-        epoch = cluster.journal.replica.leadership.term
+        epoch = cluster.controller_log.replica.leadership.term
         for name, topic in cluster.tables.by_name.items():
             replicas = {str(n): list(p.replicas) for n, p in enumerate(topic.partitions)}
             at = f"/brokers/topics/{name}"

@@ -165,7 +165,7 @@ class Dispatcher:
         it moves before anything is done. Raises CloseConnection if there is none; the client
         retries."""
         try:
-            if self._context.cluster.journal.is_leader:
+            if self._context.cluster.controller_log.is_leader:
                 answer = handler.handle(self._context, request, call)
                 return answer if answer is None or isinstance(answer, Response) else await answer
         except ControllerMoved:

@@ -22,7 +22,7 @@ def readiness(context: Context) -> Page:
             503,
             f"the disk refuses writes, the last one {ago:.0f} s ago: see the log for the reason",
         )
-    if context.cluster.journal.replica.is_without_room:
+    if context.cluster.controller_log.replica.is_without_room:
         return text_page(
             503, "the disk has no room for the controller's log: topics and brokers are out of date"
         )
