@@ -115,7 +115,7 @@ class Status:
     applied_index: LogIndex
     durable_index: LogIndex
     """Our log is on our disk up to here. Raft relies on the driver for this: with flush=never, ours
-    confirms what is only written (`Replica._await_sync`)."""
+    may confirm what is only written (`Replica._await_sync`)."""
     last_index: LogIndex
     majority_index: LogIndex
     """On the disks of a majority of voters, whatever its term; 0 unless leader."""

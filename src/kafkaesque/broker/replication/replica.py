@@ -545,8 +545,8 @@ class Replica:
     def _await_sync(self, token: SyncToken, journal_position: int) -> None:
         log = self.entries.log
         unsynced = log.log_end_offset - log.synced_offset
-        # With fewer unsynced records than `flush_messages` (always so with flush=never) the token does
-        # not wait for a sync of the log: what Raft calls durable is then only written.
+        # With flush=never the token waits for a sync of the log only if `flush.messages` records are
+        # unsynced (by default never): what Raft calls durable is then only written.
         end_offset = log.log_end_offset if unsynced >= self.flush_messages else Offset(0)
         self._tokens.add(token, journal_position, end_offset)
         if self._host.raft_journal.synced_position < journal_position:
