@@ -58,7 +58,7 @@ types: setup
 	$(BIN)/mypy
 
 imports: setup
-	$(BIN)/lint-imports --no-cache --config .importlinter | tail -2
+	@$(BIN)/lint-imports --no-cache --config .importlinter >$(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
 
 # Tests with brokers, clients, browsers, processes or many seeds of their own: `make test` runs them after
 # the quick ones, so that `make check` takes about a minute.

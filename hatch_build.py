@@ -59,7 +59,7 @@ MODULES = (
     "broker/raft/candidate.py",
     "broker/raft/clock.py",
     "broker/raft/core.py",
-    "broker/raft/durability.py",
+    "broker/raft/write_tracker.py",
     "broker/raft/follower.py",
     "broker/raft/leader.py",
     "broker/raft/log_view.py",
