@@ -20,7 +20,7 @@ else:
     _module = _native
 
 CHECKSUM_BY: str = "google-crc32c" if _module is None else _module.CHECKSUM_BY
-"""What computes checksums; shown in the version details of an installation."""
+"""What computes checksums."""
 
 
 def compiled(*bound: Any) -> Callable[[F], F]:

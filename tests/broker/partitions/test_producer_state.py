@@ -32,9 +32,10 @@ async def write(partition: Partition, sequence: int, *values: bytes) -> Offset:
 
 
 def killed(path: Path) -> Path:
-    """The files as they are now, before anything is closed."""
+    """The files as they are now, before anything is closed. Without those that a thread is writing:
+    a deletion is applied once more when its entry is committed, and may be at it."""
     target = path / "killed"
-    shutil.copytree(path / "running", target)
+    shutil.copytree(path / "running", target, ignore=shutil.ignore_patterns("*.tmp"))
     return target
 
 
