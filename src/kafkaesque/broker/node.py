@@ -17,7 +17,6 @@ from uuid import uuid4
 from kafkaesque.broker.cluster.cluster import (
     FORWARD_KINDS,
     Cluster,
-    ClusterInbox,
     ForwardedRequests,
 )
 from kafkaesque.broker.cluster.journal import Journal
@@ -232,12 +231,26 @@ class Node:
             SyncJournal.open, self._data.raft_path, self._files, raft_journal.starts()
         )
         is_synced = self.config.flush == "always"
-        self._flusher = Flusher(loop, sync_journal if is_synced else None)
+        self._flusher = Flusher(
+            loop, sync_journal if is_synced else None, lambda lost: replicas.logs_lost(lost)
+        )
         undo.push_async_callback(self._flusher.close)
+        links = Links(
+            PeerIdentity(meta.node_id, meta.generation, meta.cluster_id, incarnation),
+            loop,
+            PeerInbox(lambda: replicas, lambda: cluster, lambda: self._peer_services),
+            self._clock,
+            fail=self._fail,
+            config=LINK_CONFIG,
+            read_batch=batch_payload,
+        )
+        undo.push_async_callback(links.close, 0)
         self._raft = replicas = ReplicaSet(
             member_id(meta.node_id, meta.generation),
             raft_journal,
             self._flusher,
+            links,
+            lambda replica, message: cluster.prefixes.fetch(replica, message),
             self._clock,
             loop.call_soon,
             self._fail,
@@ -248,19 +261,6 @@ class Node:
         partitions = PartitionTable(self._data, self._files, env, clean=was_clean)
         groups = GroupCoordinator(partitions, lambda: new_registry(self.config), self._clock, loop)
         controller_log = self._open_controller_log(replicas, is_clean=was_clean)
-        identity = PeerIdentity(meta.node_id, meta.generation, meta.cluster_id, incarnation)
-
-        def connect(inbox: ClusterInbox) -> Links:
-            return Links(
-                identity,
-                loop,
-                PeerInbox(replicas, inbox, lambda: self._peer_services),
-                self._clock,
-                fail=self._fail,
-                config=LINK_CONFIG,
-                read_batch=batch_payload,
-            )
-
         cluster = Cluster(
             controller_log,
             partitions,
@@ -270,10 +270,8 @@ class Node:
             DynamicConfig(self.config),
             uuid4,
             loop.call_later,
-            connect,
+            links,
         )
-        undo.push_async_callback(cluster.links.close, 0)
-        replicas.outbox = cluster.links
         return cluster
 
     def _open_controller_log(self, replicas: ReplicaSet, *, is_clean: bool) -> Journal:

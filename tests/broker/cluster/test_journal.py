@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 from tests.broker.partitions.rig import elect_with
+from tests.broker.replication.no_peers import Nowhere, no_prefix
 
 from kafkaesque.broker.cluster import journal as journal_module
 from kafkaesque.broker.cluster.journal import Journal
@@ -37,7 +38,7 @@ from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles, SystemCalls
 from kafkaesque.model.errors import NotController, StorageFailed, TopicAlreadyExists
-from kafkaesque.model.ids import CONTROLLER_GROUP, MemberId, NodeId, Offset, TimestampMs
+from kafkaesque.model.ids import CONTROLLER_GROUP, MemberId, Offset, TimestampMs
 
 ME, PEER, OTHER = MemberId(0), MemberId(1), MemberId(2)
 SMALL = LogConfig(segment_bytes=1024)
@@ -62,13 +63,6 @@ class FailingCalls(SystemCalls):
         super().fdatasync(fd)
 
 
-class Nowhere:
-    def send(self, *_: object) -> None: ...
-
-    def lease_until(self, node: NodeId) -> float:
-        return 0.0
-
-
 @asynccontextmanager
 async def open_journal(
     directory: Path,
@@ -84,8 +78,9 @@ async def open_journal(
     (directory / "raft").mkdir(parents=True, exist_ok=True)
     failures: list[BaseException] = []
     facts = RaftJournal.open(directory / "raft", files)
-    replicas = ReplicaSet(ME, facts, flusher, Clock(), loop.call_soon, failures.append)
-    replicas.outbox = Nowhere()
+    replicas = ReplicaSet(
+        ME, facts, flusher, Nowhere(), no_prefix, Clock(), loop.call_soon, failures.append
+    )
     log = Log.open(directory / "journal", SMALL, files, clean=clean)
 
     def new_replica(machine: StateMachine) -> Replica:

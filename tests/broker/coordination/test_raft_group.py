@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from tests.broker.replication.no_peers import no_prefix
 from tests.broker.storage.failing import FailingCalls
 from tests.waiting import until
 
@@ -125,16 +126,17 @@ class Server:
         self._flusher = Flusher(loop)
         (directory / "raft").mkdir(parents=True, exist_ok=True)
         facts = RaftJournal.open(directory / "raft", self._files)
+        links = NodeLinks(net, number)
         self.replicas = ReplicaSet(
             MemberId(number),
             facts,
             self._flusher,
+            links,
+            no_prefix,
             SystemClock(),
             loop.call_soon,
             self.failures.append,
         )
-        links = NodeLinks(net, number)
-        self.replicas.outbox = links
         log = Log.open(directory / "log", LogConfig(segment_bytes=2048), self._files, clean=False)
         states = StateFile(directory, name="tree.state")
         members = tuple(map(MemberId, range(COUNT)))

@@ -11,6 +11,8 @@ from math import inf
 from pathlib import Path
 from uuid import UUID
 
+from tests.broker.replication.no_peers import Nowhere, no_prefix
+
 from kafkaesque.broker.partitions.environment import Changes, Environment
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.producer_state import load_producers
@@ -21,14 +23,13 @@ from kafkaesque.broker.replication.flusher import Flusher
 from kafkaesque.broker.replication.opening import open_replica
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica import Replica
-from kafkaesque.broker.replication.replica_set import RAFT_CONFIG, ReplicaSet
+from kafkaesque.broker.replication.replica_set import RAFT_CONFIG, PeerOutbox, ReplicaSet
 from kafkaesque.broker.storage.config import log_config
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles, SystemCalls
 from kafkaesque.model.ids import (
     FIRST_PARTITION_GROUP,
     MemberId,
-    NodeId,
     Offset,
     PartitionIndex,
     ProducerEpoch,
@@ -95,7 +96,6 @@ class Rig:
     flusher: Flusher
     calls: GatedCalls
     clock: StepClock
-    outbox: Nowhere
 
 
 @asynccontextmanager
@@ -106,6 +106,7 @@ async def open_rig(
     flush_always: bool = True,
     clean: bool = True,
     members: tuple[MemberId, ...] = (ME,),
+    outbox: PeerOutbox = Nowhere(),  # noqa: B008 - immutable
 ) -> AsyncIterator[Rig]:
     loop = asyncio.get_running_loop()
     clock, calls, flusher = StepClock(), GatedCalls(), Flusher(loop)
@@ -113,11 +114,10 @@ async def open_rig(
     config = config or TopicConfig()
     (directory / "raft").mkdir(parents=True, exist_ok=True)
     journal = RaftJournal.open(directory / "raft", files)
-    replicas = ReplicaSet(
-        members[0], journal, flusher, clock, loop.call_soon, lambda error: errors.append(error)
-    )
     errors: list[BaseException] = []
-    replicas.outbox = outbox = Nowhere()
+    replicas = ReplicaSet(
+        members[0], journal, flusher, outbox, no_prefix, clock, loop.call_soon, errors.append
+    )
     env = Environment(loop, clock, replicas, Changes(), flush_always, "header")
     log = Log.open(directory / "log", log_config(config), files, clean=clean)
     name = TopicPartition("t", PartitionIndex(0))
@@ -149,7 +149,7 @@ async def open_rig(
     calls.entered.clear()
     calls.count = 0
     try:
-        yield Rig(partition, flusher, calls, clock, outbox)
+        yield Rig(partition, flusher, calls, clock)
     finally:
         calls.gate.set()
         await flusher.settled()
@@ -161,17 +161,6 @@ async def open_rig(
         log.close(clean=not calls.broken)
         files.close()
     assert not errors
-
-
-class Nowhere:
-    """The outbox of a node whose peers, if any, are played by the test."""
-
-    lease_ends_s = 2.0**40
-
-    def send(self, *_: object) -> None: ...
-
-    def lease_until(self, node: NodeId) -> float:
-        return self.lease_ends_s
 
 
 async def elect_with(replica: Replica, voter: MemberId) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.broker.partitions.rig import ME, OTHER, PEER, START_MS, acknowledge, batch, open_rig
+from tests.broker.replication.no_peers import Nowhere
 
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.producer_state import load_producers, read_producers
@@ -297,12 +298,13 @@ def test_busy_leader_whose_lease_is_over_accepts_batches_and_reports_no_gap(
     """A majority decides whether it still leads; its own log may be the one that lacks a batch."""
 
     async def story() -> None:
-        async with open_rig(tmp_path, members=(ME, PEER, OTHER), flush_always=False) as rig:
+        outbox, members = Nowhere(), (ME, PEER, OTHER)
+        async with open_rig(tmp_path, members=members, flush_always=False, outbox=outbox) as rig:
             partition = rig.partition
             append(partition, batch(b"a", producer=5, sequence=0))
             with pytest.raises(OutOfOrderSequence):
                 append(partition, batch(b"?", producer=5, sequence=7))
-            rig.outbox.lease_ends_s = 0.0
+            outbox.lease_ends_s = 0.0
             assert append(partition, batch(b"b", producer=5, sequence=1)).base_offset == 1
             with pytest.raises(NotLeaderOrFollower):
                 append(partition, batch(b"?", producer=5, sequence=7))

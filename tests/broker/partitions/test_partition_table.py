@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.broker.partitions.rig import GROUP, ME, TOPIC_ID, GatedCalls, Nowhere, StepClock, batch
+from tests.broker.partitions.rig import GROUP, ME, TOPIC_ID, GatedCalls, StepClock, batch
+from tests.broker.replication.no_peers import Nowhere, no_prefix
 from tests.waiting import until
 
 from kafkaesque.broker.partitions import partition_table
@@ -64,10 +65,12 @@ async def open_table(directory: Path) -> AsyncIterator[TableRig]:
     data, calls, clock = DataDirectory(directory), GatedCalls(), StepClock()
     files = OpenFiles(16, calls)
     journal = RaftJournal.open(data.raft_path, files)
-    flusher = Flusher(loop, SyncJournal(data.raft_path, files, logs_min=1))
+    sync_journal = SyncJournal(data.raft_path, files, logs_min=1)
+    flusher = Flusher(loop, sync_journal, lambda lost: replicas.logs_lost(lost))
     errors: list[BaseException] = []
-    replicas = ReplicaSet(ME, journal, flusher, clock, loop.call_soon, errors.append)
-    replicas.outbox = Nowhere()
+    replicas = ReplicaSet(
+        ME, journal, flusher, Nowhere(), no_prefix, clock, loop.call_soon, errors.append
+    )
     env: Environment[Partition] = Environment(loop, clock, replicas, Changes(), True, "header")
     table = PartitionTable(data, files, env, clean=True)
     table.know("t", TOPIC_ID, 1, TopicConfig())

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests.broker.replication.no_peers import no_prefix
 from tests.broker.storage.batches import make_batch
 from tests.broker.storage.failing import FailingCalls
 
@@ -23,7 +24,6 @@ from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica_set import RAFT_CONFIG, ReplicaSet
 from kafkaesque.broker.replication.rules.entry_payload import Blob
 from kafkaesque.broker.replication.rules.peer_codec import FrameWriter, GroupMessage, decode_frame
-from kafkaesque.broker.replication.sync_journal import LogLost
 from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles
@@ -70,7 +70,6 @@ class RecordingStateMachine:
 class RigNode:
     """Replaces a node's event loop, flusher and links."""
 
-    logs_lost: Callable[[Sequence[LogLost]], None]
     sync_journal = None
 
     def __init__(self, trio: Trio, number: int, directory: Path) -> None:
@@ -85,11 +84,12 @@ class RigNode:
             MEMBERS[number],
             RaftJournal.open(directory / "raft", self._files),
             self,
+            self,
+            no_prefix,
             self.clock,
             self.turns.append,
             _fail,
         )
-        self.replicas.outbox = self
         self.machine = RecordingStateMachine()
         log = Log.open(directory / "log", LogConfig(retention_ms=-1), self._files, clean=False)
         self.replica = open_replica(

@@ -56,9 +56,9 @@ def play(
     outbox = RecordingOutbox()
 
     async def main() -> None:
-        async with open_rig(directory, members=(ME, PEER, OTHER)) as rig:
+        async with open_rig(directory, members=(ME, PEER, OTHER), outbox=outbox) as rig:
+            outbox.messages.clear()
             replicas = rig.partition._env.replicas
-            replicas.outbox = outbox
             story(rig, outbox, Succession(replicas, lambda _: up, outbox.call_later))
 
     run(main())

@@ -129,6 +129,7 @@ class Cluster:
         "members",
         "node_id",
         "partitions",
+        "prefixes",
         "reconciler",
         "scrubber",
         "settings",
@@ -145,9 +146,8 @@ class Cluster:
         settings: DynamicConfig,
         new_topic_id: Callable[[], UUID],
         call_later: CallLater,
-        connect: Callable[[ClusterInbox], Links],
+        links: Links,
     ) -> None:
-        """`connect` opens the links of this broker, which deliver to the cluster."""
         self.node_id = node_of(replicas.member)
         self.controller_log = controller_log
         self.tables = controller_log.tables
@@ -162,7 +162,7 @@ class Cluster:
         self._interim_addresses: list[tuple[int, str, int]] = []
         """Peers from our own log, from seeds, then from the controller's reply to our registration.
         Used until the tables contain every broker."""
-        self.links = connect(self)
+        self.links = links
         self.controller = Controller(self.tables, settings, self.live_nodes, new_topic_id)
         self.reconciler = Reconciler(replicas.member, self.tables, partitions, groups, settings)
         self.leaders = Leaders(self.node_id, self.tables.was_deleted, self._post_leaders)
@@ -170,7 +170,7 @@ class Cluster:
             self.tables, self.leaders, replicas, self.is_up, self._call_hand_over, call_later
         )
         self.scrubber = Scrubber(replicas, self._caller(BATCH))
-        replicas.prefixes = PrefixCopies(replicas, self._caller(PREFIX))
+        self.prefixes = PrefixCopies(replicas, self._caller(PREFIX))
         self.members = Members(replicas, self.tables, self.is_up, self._complete_reassignment)
 
     # -- state --------------------------------------------------------------------------------------
@@ -461,7 +461,7 @@ class Cluster:
         if kind == HAND_OVER:
             return self.elections.hand_over(body)
         if kind in (BATCH, PREFIX):
-            return (self.scrubber if kind == BATCH else self._replicas.prefixes).serve(body)
+            return (self.scrubber if kind == BATCH else self.prefixes).serve(body)
         raise ProtocolError(f"call of unknown kind {kind}")
 
     async def _serve_broker(self, request: broker_requests.BrokerRequest) -> bytes:

@@ -275,6 +275,11 @@ class EntryLog:
 
     # -- writing ---------------------------------------------------------------------------------
 
+    @property
+    def is_gate_open(self) -> bool:
+        """Whether every control entry is durable, so that a batch may be written after it."""
+        return self._journal.synced_position >= self.gate_position
+
     def append_batch(
         self, index: LogIndex, term: Term, payload: BatchPayload, now_ms: int
     ) -> BatchRef:
@@ -284,7 +289,7 @@ class EntryLog:
             index != self.last_index + 1
             or header.base_offset != self.log.log_end_offset
             or int(header.leader_epoch) != term
-            or self._journal.synced_position < self.gate_position
+            or not self.is_gate_open
             or term != self._term
         ):
             self._refuse(index, term, header)
@@ -307,7 +312,7 @@ class EntryLog:
         active, base_offset, size_bytes = self._active, header.base_offset, header.size_bytes
         if active is None or segment_base_offset == base_offset:
             active = self._active = self._map.begin(base_offset, index)
-        position = active.append(size_bytes, header.next_offset)
+        position = active.append(size_bytes, self.log.log_end_offset)
         if len(active.tail) % BLOCK_ENTRIES == 0:
             active.flush(self.log.files)
         self.last_index = index

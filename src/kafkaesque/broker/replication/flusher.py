@@ -78,25 +78,36 @@ def report_shared(shared: Iterable[Shared]) -> None:
         log.synced(share.end_offset)
 
 
+def _log_lost(lost: Sequence[LogLost]) -> None:
+    for group, _, error in lost:
+        logger.error("group %d: %s", group, error)
+
+
 class Flusher:
     """Runs rounds of syncs over the logs that requested one since the last round."""
 
     __slots__ = (
         "_executor",
         "_is_closed",
+        "_logs_lost",
         "_loop",
         "_requested",
         "_retirement",
         "_rounds",
-        "logs_lost",
         "sync_journal",
         "syncs_total",
     )
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, sync_journal: SyncJournal | None = None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sync_journal: SyncJournal | None = None,
+        logs_lost: Callable[[Sequence[LogLost]], None] = _log_lost,
     ) -> None:
+        """`logs_lost` is called with logs that the journal could not sync when it retired a file:
+        no replica had requested that sync."""
         self._loop = loop
+        self._logs_lost = logs_lost
         # One thread more than a round uses, for removing journal files.
         self._executor = ThreadPoolExecutor(SYNC_THREADS + 1, thread_name_prefix="sync")
         self.sync_journal = sync_journal
@@ -104,7 +115,6 @@ class Flusher:
         self._rounds: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._retirement: asyncio.Task[None] | None = None
-        self.logs_lost: Callable[[Sequence[LogLost]], None] = _log_lost
         self.syncs_total = 0
 
     def request_sync(self, log: Syncable) -> None:
@@ -170,7 +180,7 @@ class Flusher:
     async def _retire(self, journal: SyncJournal) -> None:
         before = journal.log_syncs_total
         try:
-            self.logs_lost(await self._loop.run_in_executor(self._executor, journal.retire))
+            self._logs_lost(await self._loop.run_in_executor(self._executor, journal.retire))
         finally:
             self.syncs_total += journal.log_syncs_total - before
             self._retirement = None
@@ -191,11 +201,6 @@ class Flusher:
         if self._retirement is not None:
             await self._retirement
         self._executor.shutdown()
-
-
-def _log_lost(lost: Sequence[LogLost]) -> None:
-    for group, _, error in lost:
-        logger.error("group %d: %s", group, error)
 
 
 def _sync_all(logs: Sequence[Syncable]) -> list[Offset | StorageFailed]:

@@ -185,10 +185,6 @@ class Replica:
     def membership(self) -> Membership:
         return self.raft.membership
 
-    @property
-    def _is_gate_open(self) -> bool:
-        return self._host.raft_journal.synced_position >= self.entries.gate_position
-
     # -- append ------------------------------------------------------------------------------------
 
     def append(self, records: memoryview, header: BatchHeader, now_ms: int) -> bool:
@@ -198,7 +194,7 @@ class Replica:
         reports it. Raises NotLeaderOrFollower, NotEnoughReplicas or StorageFailed; then nothing has
         changed.
         """
-        is_committed_by_write = self._commits_by_write(header.next_offset)
+        is_committed_by_write = self._commits_by_write(header)
         if not is_committed_by_write:
             self._check_proposal(header.size_bytes)
         index = LogIndex(self.last_index + 1)
@@ -209,27 +205,28 @@ class Replica:
         self._touch()
         return False
 
-    def _commits_by_write(self, end_offset: Offset) -> bool:
-        """Whether writing a batch that ends at `end_offset` commits it: this node is the only
-        voter, Raft has nothing under way, and no sync is due."""
+    def _commits_by_write(self, header: BatchHeader) -> bool:
+        """Whether writing the batch commits it: this node is the only voter, Raft has nothing under
+        way, and no sync is due."""
         flush_messages = self.flush_messages
         if flush_messages == 1:
             if self._is_ahead_of_raft:
                 self._inform_raft()  # the setting changed meanwhile
             return False
         if not self._is_ahead_of_raft:
-            is_idle = not self._proposals and self._is_gate_open and self.is_leader
+            is_idle = not self._proposals and self.entries.is_gate_open and self.is_leader
             # The state machine must have been notified of all that Raft has committed: once ahead,
             # this replica does not notify it of older entries any more.
             is_notified = self.raft.commit_index <= self._committed_index
             if not is_idle or not is_notified or not self.raft.may_commit_as_sole_voter:
                 return False
             self._is_ahead_of_raft = True
-        unsynced = end_offset - self.entries.log.synced_offset
-        if flush_messages != INT64_MAX and unsynced >= flush_messages:
+        if flush_messages == INT64_MAX:
+            return True
+        is_sync_due = header.next_offset - self.entries.log.synced_offset >= flush_messages
+        if is_sync_due:
             self._inform_raft()
-            return False
-        return True
+        return not is_sync_due
 
     def _check_proposal(self, size_bytes: int) -> None:
         for proposal in self._proposals:
@@ -245,7 +242,7 @@ class Replica:
         self, index: LogIndex, records: memoryview, header: BatchHeader, now_ms: int
     ) -> BatchPayload | BatchRef:
         """The batch becomes entry `index`: in the log now, or in memory until a Ready writes it."""
-        if index != self.entries.last_index + 1 or not self._is_gate_open:
+        if index != self.entries.last_index + 1 or not self.entries.is_gate_open:
             self._backlog.refuse_if_full()
             return self._hold(records, header)
         is_alone = self.is_alone
@@ -486,7 +483,7 @@ class Replica:
                     self._controls.append((entry.index, payload))
             elif isinstance(payload, BatchPayload) and entry.index > self.entries.last_index:
                 # Not in the log yet: from another leader, or held by this one.
-                if not self._is_gate_open:
+                if not self.entries.is_gate_open:
                     self._host.sync_raft_journal(self)
                     return False
                 if not self._write_batch(entry, payload):

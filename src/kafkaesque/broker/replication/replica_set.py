@@ -59,22 +59,11 @@ class PeerOutbox(Protocol):
 
 
 class Syncer(Protocol):
-    logs_lost: Callable[[Sequence[LogLost]], None]
-    """Called with logs whose sync failed although no replica had requested it."""
-
     @property
     def sync_journal(self) -> SyncJournal | None:
         """The journal that syncs many logs at once; None if each log syncs its own files."""
 
     def request_sync(self, log: Syncable) -> None: ...
-
-
-class Prefixes(Protocol):
-    """See `prefix_copies`."""
-
-    def fetch(self, replica: Replica, message: InstallSnapshot) -> None: ...
-
-    def serve(self, body: bytes) -> bytes: ...
 
 
 class _Ticks:
@@ -103,30 +92,29 @@ class ReplicaSet:
         "_syncer",
         "_ticks",
         "_waiting",
+        "fetch_prefix",
         "member",
         "outbox",
-        "prefixes",
         "raft_journal",
     )
-
-    outbox: PeerOutbox
-    """Set before the first group is added."""
-    prefixes: Prefixes
-    """Likewise, where logs are compacted: only then can a peer need a folded prefix."""
 
     def __init__(
         self,
         member: MemberId,
         raft_journal: RaftJournal,
         syncer: Syncer,
+        outbox: PeerOutbox,
+        fetch_prefix: Callable[[Replica, InstallSnapshot], None],
         clock: Clock,
         call_soon: Callable[[Callable[[], None]], object],
         fail: Callable[[BaseException], None],
     ) -> None:
+        """`fetch_prefix`: see `ReplicaHost`."""
         self.member = member
+        self.outbox = outbox
+        self.fetch_prefix = fetch_prefix
         self.raft_journal = raft_journal
         self._syncer = syncer
-        syncer.logs_lost = self.logs_lost
         self._clock = clock
         self._call_soon = call_soon
         self._fail = fail
@@ -318,9 +306,6 @@ class ReplicaSet:
 
     def damaged(self, replica: Replica) -> None:
         self._damaged[replica] = None
-
-    def fetch_prefix(self, replica: Replica, message: InstallSnapshot) -> None:
-        self.prefixes.fetch(replica, message)
 
     def take_damaged(self) -> list[Replica]:
         """The replicas in which damage was found since the last call."""

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from kafkaesque.broker.cluster.cluster import ClusterInbox
+from kafkaesque.broker.raft.messages import Message
 from kafkaesque.broker.replication.replica_set import ReplicaSet
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import GroupId, NodeId
 
 SERVICE_KINDS_FROM = 16
 """Lower kinds of calls and posts belong to the cluster."""
@@ -22,34 +23,37 @@ class PeerService(Protocol):
 
 
 class PeerInbox:
-    """Implements `LinkInbox` of `replication.link`. Methods that only forward are bound methods of the
-    replica set and the cluster, which saves a call per message."""
+    """Implements `LinkInbox` of `replication.link`."""
 
-    __slots__ = (
-        "_cluster",
-        "_services",
-        "dropped",
-        "heartbeats_since",
-        "raft_message",
-        "reachable",
-        "unreachable",
-    )
+    __slots__ = ("_cluster", "_replicas", "_services")
 
     def __init__(
         self,
-        replicas: ReplicaSet,
-        cluster: ClusterInbox,
+        replicas: Callable[[], ReplicaSet],
+        cluster: Callable[[], ClusterInbox],
         services: Callable[[], Mapping[range, PeerService]],
     ) -> None:
-        """`services` returns the services by the kinds that each handles. It is a function because
-        they are built on the links, whose inbox this is; called once messages arrive."""
-        self.raft_message = replicas.step  # `Link._receive` calls it for every Raft message
-        self.dropped = replicas.dropped
-        self.heartbeats_since = replicas.heartbeats_since
-        self.reachable = cluster.reachable
-        self.unreachable = cluster.unreachable
+        """Functions, because all of these are built on the links, whose inbox this is. They are
+        called once messages arrive. `services` returns the services by the kinds that each
+        handles."""
+        self._replicas = replicas
         self._cluster = cluster
         self._services = services
+
+    def raft_message(self, group: GroupId, message: Message) -> None:
+        self._replicas().step(group, message)
+
+    def dropped(self, node: NodeId) -> None:
+        self._replicas().dropped(node)
+
+    def heartbeats_since(self) -> float:
+        return self._replicas().heartbeats_since()
+
+    def reachable(self, node: NodeId) -> None:
+        self._cluster().reachable(node)
+
+    def unreachable(self, node: NodeId) -> None:
+        self._cluster().unreachable(node)
 
     def call(self, node: NodeId, kind: int, body: bytes) -> bytes | Awaitable[bytes]:
         return self._service(kind).call(node, kind, body)
@@ -61,4 +65,4 @@ class PeerInbox:
         for kinds, service in self._services().items():
             if kind in kinds:
                 return service
-        return self._cluster
+        return self._cluster()

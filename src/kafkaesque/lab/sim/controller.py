@@ -17,6 +17,7 @@ from kafkaesque.broker.cluster.rules.tables import Tables
 from kafkaesque.broker.raft.ready import Leadership
 from kafkaesque.broker.raft.types import NO_TERM, LogIndex, Role, Snapshot
 from kafkaesque.broker.replication.replica import Replica
+from kafkaesque.broker.replication.rules.state_machine import StateMachine
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.lab.sim.ground_truth import EntryFact, batch_fact
 from kafkaesque.lab.sim.partition import ProduceOutcome, ProduceResult, Reply
@@ -35,8 +36,6 @@ _SETTINGS = DynamicConfig(BrokerConfig())
 class SimulatedController:
     """The state machine of group 0."""
 
-    replica: Replica
-    """Set right after construction."""
     waits_for_room = True
 
     def __init__(
@@ -46,6 +45,7 @@ class SimulatedController:
         nodes: list[NodeId],
         failed: Callable[[StorageFailed], None],
         on_applied: Callable[[Offset, bytes], None],
+        new_replica: Callable[[StateMachine], Replica],
     ) -> None:
         self.log = log
         self.tables = Tables()
@@ -56,6 +56,7 @@ class SimulatedController:
         self._on_applied = on_applied
         self._topics_made = 0
         self._waiting: tuple[EntryFact, Reply] | None = None
+        self.replica = new_replica(self)
 
     # Callbacks of the replica
 

@@ -48,7 +48,7 @@ from kafkaesque.lab.sim.schedule import (
 )
 from kafkaesque.lab.sim.syncer import SimulatedSyncer
 from kafkaesque.lab.sim.view import ReplicaView
-from kafkaesque.model.errors import StorageFailed
+from kafkaesque.model.errors import StorageFailed, check
 from kafkaesque.model.ids import (
     CONTROLLER_GROUP,
     GroupId,
@@ -140,16 +140,22 @@ class SimulatedProcess:
             file_size_bytes_max=_SYNC_JOURNAL_FILE_BYTES,
             logs_min=node.setting.journal_logs_min,
         )
-        syncer = SimulatedSyncer(node.later, node.sync_latency_us, sync_journal)
+        syncer = SimulatedSyncer(
+            node.later,
+            node.sync_latency_us,
+            sync_journal,
+            lambda lost: self.replicas.logs_lost(lost),
+        )
         self.replicas = ReplicaSet(
             node.member,
             journal,
             syncer,
+            node,
+            lambda replica, message: check(False, "nothing is compacted here"),
             node.clock,
             lambda action: node.later(node.random.randrange(TURN_US_MAX), action),
             node.fail,
         )
-        self.replicas.outbox = node
         self.scrubber = Scrubber(self.replicas, self._call)
         self.transactions: BrokerTransactions | None = None
         if node.setting.coordinator is not None:
@@ -187,15 +193,17 @@ class SimulatedProcess:
             return Replica(group, raft, entries, self.replicas, machine)
 
         if group == CONTROLLER_GROUP:
-            self.controller = self._new_controller(group, entries)
-            self.controller.replica = replica = new_replica(self.controller)
+            self.controller = self._new_controller(group, entries, new_replica)
+            replica = self.controller.replica
         else:
             self.partitions[group] = self._new_partition(group, entries, new_replica)
             replica = self.partitions[group].replica
         self.views[group] = view
         self.replicas.add(replica)
 
-    def _new_controller(self, group: GroupId, entries: EntryLog) -> SimulatedController:
+    def _new_controller(
+        self, group: GroupId, entries: EntryLog, new_replica: Callable[[StateMachine], Replica]
+    ) -> SimulatedController:
         node = self._node
         nodes = [node_of(member) for member in node.setting.first_members]
         on_applied = node.setting.observer.tables_at
@@ -205,6 +213,7 @@ class SimulatedProcess:
             nodes,
             lambda error: self._storage_failed(group, error),
             on_applied,
+            new_replica,
         )
 
     def _new_partition(

@@ -22,21 +22,23 @@ class SimulatedSyncer:
         "_is_retiring",
         "_latency_us",
         "_later",
+        "_logs_lost",
         "_requested",
         "_under_way",
-        "logs_lost",
         "sync_journal",
     )
 
-    logs_lost: Callable[[Sequence[LogLost]], None]
-    """Set by the ReplicaSet."""
-
     def __init__(
-        self, later: Later, latency_us: Callable[[], int], sync_journal: SyncJournal
+        self,
+        later: Later,
+        latency_us: Callable[[], int],
+        sync_journal: SyncJournal,
+        logs_lost: Callable[[Sequence[LogLost]], None],
     ) -> None:
         self._later = later
         self._latency_us = latency_us
         self.sync_journal = sync_journal
+        self._logs_lost = logs_lost
         self._is_retiring = False
         self._requested: dict[Syncable, None] = {}
         self._under_way = 0
@@ -102,4 +104,4 @@ class SimulatedSyncer:
 
     def _retire(self) -> None:
         self._is_retiring = False
-        self.logs_lost(self.sync_journal.retire())
+        self._logs_lost(self.sync_journal.retire())

@@ -163,12 +163,12 @@ class _Appends:
                     records,  # type: ignore[arg-type]
                     all_replicas=self._all_replicas,
                 )
-            if isinstance(appended, asyncio.Task):
-                self._pending.add(_PendingRow(row, partition, appended))
-            else:
+            if isinstance(appended, Appended):
                 commit = self._appended(row, partition, appended)
                 if commit is not None:
                     self._pending.add(_PendingRow(row, partition, commit))
+            else:
+                self._pending.add(_PendingRow(row, partition, appended))
         except KafkaError as error:
             self._reject(row, error, name, topic_id)
         return row
