@@ -12,6 +12,7 @@ than idling does. Compiled functions, lambdas and comprehensions do not count.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import tempfile
@@ -19,7 +20,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 
 os.environ["KAFKAESQUE_PURE"] = "modules"  # a profiler sees no compiled function
 
@@ -82,6 +83,11 @@ def produce(producer: Producer) -> None:
         sys.exit("the record was not acknowledged within 30 s")
 
 
+def property_getters() -> set[CodeType]:
+    properties = [one for one in gc.get_objects() if isinstance(one, property)]
+    return {one.fget.__code__ for one in properties if isinstance(one.fget, FunctionType)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -97,7 +103,11 @@ def main() -> None:
             for code in path:
                 if code.co_filename == name:
                     print(f"    {code.co_qualname} (line {code.co_firstlineno})")
-    print(f"{len(path)} functions in {len(files)} files of {len(packages)} packages")
+    properties = len(property_getters() & set(path))
+    print(
+        f"{len(path)} functions, {properties} of them properties, "
+        f"in {len(files)} files of {len(packages)} packages"
+    )
 
 
 if __name__ == "__main__":

@@ -12,18 +12,8 @@ from kafkaesque.gateway.rules.draining import waves
 from kafkaesque.gateway.rules.routes import BadRoutes, Routes, parse_routes
 from kafkaesque.gateway.rules.session import ALLOWED, SessionStage, check_allowed
 from kafkaesque.gateway.rules.targets import free_slot, targets_of
-from kafkaesque.gateway.rules.users import TokenBucket, Users
+from kafkaesque.gateway.rules.users import Users
 from kafkaesque.model.ids import TimestampMs
-
-
-def test_bucket_gives_a_burst_and_then_the_rate() -> None:
-    bucket = TokenBucket(10.0, 3, now_s=0.0)
-    assert [bucket.take(0.0) for _ in range(3)] == [0.0, 0.0, 0.0]
-    assert bucket.take(0.0) == pytest.approx(0.1)
-    assert bucket.take(0.1) == 0.0
-    assert bucket.take(0.1) > 0
-    assert [bucket.take(100.0) for _ in range(4)][:3] == [0.0, 0.0, 0.0]
-    assert bucket.take(100.0) > 0
 
 
 def test_routes_choose_by_version_and_an_unknown_one_has_none() -> None:

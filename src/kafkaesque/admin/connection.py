@@ -26,6 +26,7 @@ from kafkaesque.admin.errors import (
     ResourceNotFound,
 )
 from kafkaesque.admin.librdkafka_types import TopicDescription
+from kafkaesque.client.kafka_errors import UNREACHABLE
 from kafkaesque.client.wire.address import parse_bootstrap
 
 if TYPE_CHECKING:
@@ -38,17 +39,6 @@ T = TypeVar("T")
 PROBE_TIMEOUT_S_MAX = 3.0
 """A TCP handshake that takes longer means a dropped packet, not a slow broker."""
 
-_UNREACHABLE = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError._TIMED_OUT,
-        KafkaError._AUTHENTICATION,
-        KafkaError._SSL,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-    }
-)
 _MISSING = MISSING | {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 
 
@@ -191,7 +181,7 @@ class ClusterConnection:
         text, fix = error.str(), FIXES.get(error.code())
         if error.code() in _MISSING:
             return ResourceNotFound(f"cannot {doing}: {text}", fix)
-        if error.code() in _UNREACHABLE:
+        if error.code() in UNREACHABLE:
             cause = self._last_error.str() if self._last_error else text
             return BrokerUnavailable(
                 f"cannot {doing}: no answer from {self.bootstrap} ({cause})",

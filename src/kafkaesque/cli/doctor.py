@@ -11,7 +11,7 @@ from kafkaesque.cli.options import address_option, examples, json_option
 from kafkaesque.cli.render import Screen
 from kafkaesque.client.wire.address import parse_bootstrap
 from kafkaesque.service.finding import Finding
-from kafkaesque.up.doctor.examination import examine
+from kafkaesque.up.doctor import examine
 
 MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "red")}
 

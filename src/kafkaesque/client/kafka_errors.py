@@ -14,7 +14,7 @@ from kafkaesque.client.ports import (
     WriterFenced,
 )
 
-_UNREACHABLE = frozenset(
+UNREACHABLE = frozenset(
     {
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
@@ -22,6 +22,7 @@ _UNREACHABLE = frozenset(
         KafkaError._TIMED_OUT,
         KafkaError._AUTHENTICATION,
         KafkaError._SSL,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
     }
 )
 _MISSING = frozenset(
@@ -62,7 +63,7 @@ def translate(error: KafkaError, doing: str) -> LogError:
         return TopicUnknown(text)
     if code == KafkaError._AUTO_OFFSET_RESET:
         return OffsetGone(text)
-    if code in _UNREACHABLE:
+    if code in UNREACHABLE:
         return LogUnavailable(text)
     return LogError(text)
 

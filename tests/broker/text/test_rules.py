@@ -16,7 +16,6 @@ from kafkaesque.broker.groups.consumer_protocol import (
     subscribed_topics,
 )
 from kafkaesque.broker.text.rules.partitioning import RoundRobin, murmur2, partition_of_key
-from kafkaesque.broker.text.rules.token_bucket import TokenBucket
 from kafkaesque.model.errors import ProtocolError
 
 
@@ -94,9 +93,3 @@ def test_subscription_is_understood_by_the_broker(topics: frozenset[str]) -> Non
 def test_strange_assignment_is_read_or_refused(data: bytes) -> None:
     with contextlib.suppress(ProtocolError):
         decode_assignment(data)
-
-
-def test_bucket_admits_a_burst_and_then_the_rate() -> None:
-    bucket = TokenBucket(per_second=10, burst=2, now_s=0.0)
-    assert [bucket.wait_s(0.0) for _ in range(4)] == pytest.approx([0, 0, 0.1, 0.2])
-    assert bucket.wait_s(10.0) == 0

@@ -28,10 +28,10 @@ from kafkaesque.broker.text.rules.commands import (
 )
 from kafkaesque.broker.text.rules.messages import read_message
 from kafkaesque.broker.text.rules.partitioning import RoundRobin, partition_of_key
-from kafkaesque.broker.text.rules.token_bucket import TokenBucket
 from kafkaesque.broker.text.subscription import TextSubscription
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import KafkaError
+from kafkaesque.model.token_bucket import TokenBucket
 
 logger = logging.getLogger("kafkaesque.text")
 
@@ -90,7 +90,7 @@ class TextConnection:
             return None
         if not line:
             return None
-        wait_s = self._bucket.wait_s(self._clock.monotonic())
+        wait_s = self._bucket.take_next(self._clock.monotonic())
         if wait_s:
             await self._sleep(wait_s)
         return line.decode(errors="replace").strip("\r\n")

@@ -6,28 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafkaesque.model.ids import TimestampMs
-
-
-class TokenBucket:
-    """Allows `rate` per second in the long run and `burst` at once. Time is an argument, in seconds."""
-
-    __slots__ = ("_at_s", "_burst", "_rate", "_tokens")
-
-    def __init__(self, rate: float, burst: int, now_s: float) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._tokens = float(burst)
-        self._at_s = now_s
-
-    def take(self, now_s: float) -> float:
-        """Returns 0.0 if one may be sent now, otherwise the seconds to wait before the next try."""
-        filled = self._tokens + (now_s - self._at_s) * self._rate
-        self._tokens = min(float(self._burst), filled)
-        self._at_s = now_s
-        if self._tokens >= 1.0:
-            self._tokens -= 1.0
-            return 0.0
-        return (1.0 - self._tokens) / self._rate
+from kafkaesque.model.token_bucket import TokenBucket
 
 
 @dataclass(slots=True, eq=False)
