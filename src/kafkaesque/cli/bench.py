@@ -14,7 +14,7 @@ import click
 
 from kafkaesque.cli.failures import CommandFailure
 from kafkaesque.lab.bench.catalog import CATALOG, run
-from kafkaesque.lab.bench.peers import PeerFailed
+from kafkaesque.lab.bench.peers import PeerFailed, is_checkout
 from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.bench.report import BenchmarkReport
 from kafkaesque.lab.bench.rounds import BenchmarkOptions
@@ -31,27 +31,32 @@ Examples:
   kafkaesque bench list
   kafkaesque bench latency --quick
   kafkaesque bench produce --peers ours,floor --rounds 5
+  kafkaesque bench produce --peers ours,../kafkaesque-before
   kafkaesque bench recover-all --size-mib 4096
   kafkaesque bench all
 
 Peers alternate in one run with the same client and the same durability; ratios are computed per
-round. `floor` needs a source checkout, `kafka` needs Java and Maven. `replicated` and the benchmarks of
+round. `floor` needs a source checkout, `kafka` needs Java and Maven. A peer with a slash is the path
+of a checkout of another version (`make compile` there first), which shows what a change costs. `replicated` and the benchmarks of
 partitions and failures run three brokers each.
 """
 
 
 def _peer_names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",")) if text else ()
-    unknown = [name for name in names if name not in ALL_PEERS]
+    unknown = [name for name in names if name not in ALL_PEERS and not is_checkout(name)]
     if unknown:
-        raise click.BadParameter(f"'{unknown[0]}' is not one of {', '.join(ALL_PEERS)}")
+        raise click.BadParameter(
+            f"'{unknown[0]}' is not one of {', '.join(ALL_PEERS)}, nor the path of a checkout"
+        )
     return names
 
 
 @click.command(epilog=EPILOG)
 @click.argument("name", type=click.Choice(["list", "all", *CATALOG]), metavar="NAME")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-@click.option("--peers", callback=_peer_names, help="Comma-separated peers from `bench list`.")
+@click.option("--peers", callback=_peer_names, help="Comma-separated peers from `bench list`, "
+              "or paths of source checkouts.")  # fmt: skip
 @click.option("--rounds", default=ROUNDS_DEFAULT, show_default=True, type=click.IntRange(1, 100),
               help="Rounds; the peers alternate in each.")  # fmt: skip
 @click.option("--quick", is_flag=True, help="Small runs of less than a minute.")

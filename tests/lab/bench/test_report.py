@@ -25,6 +25,12 @@ def test_comparison_leaves_out_peers_that_did_not_run() -> None:
     ]
 
 
+def test_peer_without_a_goal_is_compared_too() -> None:
+    report = report_of_two_peers()
+    report.compare(report.case("raw"), "mb_per_s", {})
+    assert [(one.what, one.met) for one in report.comparisons] == [("mb_per_s ours/kafka", None)]
+
+
 def test_own_figure_is_compared_with_its_goal() -> None:
     report = report_of_two_peers()
     report.hold(report.case("raw"), "mb_per_s", Goal("at least", 200))

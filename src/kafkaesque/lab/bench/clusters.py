@@ -9,6 +9,7 @@ import contextlib
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from kafkaesque.lab.bench.peers import (
     Peer,
     PeerFailed,
     PeerOptions,
+    checkout_environment,
+    is_checkout,
 )
 from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.bench.routing import partitions_of, split
@@ -84,14 +87,15 @@ class OurCluster(ClusterPeer):
 
     name = "ours"
 
-    def __init__(self, options: PeerOptions) -> None:
+    def __init__(self, options: PeerOptions, environment: Mapping[str, str] | None = None) -> None:
+        """`environment` has further variables for the brokers."""
         super().__init__(options)
         flush = "always" if options.durable else "never"
         layout = Layout(options.directory, BROKERS, {**STEADY, **options.settings, "flush": flush})
         self._brokers = BrokerProcesses(
             layout,
             # Empty counts as unset: Python may cache bytecode, as in an installed package.
-            lambda _: {"PYTHONDONTWRITEBYTECODE": ""},
+            lambda _: {"PYTHONDONTWRITEBYTECODE": "", **(environment or {})},
             options=("--log-level", "warning"),
             ready_seconds_max=READY_TIMEOUT_S,
         )
@@ -156,6 +160,20 @@ class OurCluster(ClusterPeer):
         return f"kafkaesque {version('kafkaesque-platform')}, {BROKERS} brokers, flush={flush}"
 
 
+class CheckoutCluster(OurCluster):
+    """Three brokers of another version: see `peers.Checkout`."""
+
+    def __init__(self, options: PeerOptions, checkout: Path) -> None:
+        self.name = checkout.resolve().name
+        self._checkout = checkout
+        own = replace(options, directory=options.directory / self.name)
+        super().__init__(own, checkout_environment(checkout))
+
+    @property
+    def described(self) -> str:
+        return f"{super().described}, of {self._checkout}"
+
+
 class KafkaCluster(ClusterPeer):
     """Three combined KRaft nodes of Apache Kafka, with their own defaults."""
 
@@ -196,6 +214,8 @@ class KafkaCluster(ClusterPeer):
 
 
 def make_cluster(name: str, options: PeerOptions) -> ClusterPeer:
+    if is_checkout(name):
+        return CheckoutCluster(options, Path(name))
     kinds: dict[str, type[ClusterPeer]] = {"ours": OurCluster, "kafka": KafkaCluster}
     return kinds[name](options)
 

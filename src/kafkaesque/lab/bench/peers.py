@@ -98,6 +98,10 @@ class ScriptPeer(Peer):
     @abstractmethod
     def command(self) -> list[str]: ...
 
+    def environment(self) -> dict[str, str]:
+        """This process's variables, but Python may cache bytecode, as in an installed package."""
+        return {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
     def launch(self) -> None:
         """Start the process and return at once."""
         self.data.mkdir(parents=True, exist_ok=True)
@@ -105,7 +109,7 @@ class ScriptPeer(Peer):
             self.name,
             self.command(),
             self.options.directory / f"{self.name}.log",
-            environment=_environment(),
+            environment=self.environment(),
             holds_stdin=False,
             ready_seconds_max=READY_TIMEOUT_S,
             stop_seconds_max=STOP_TIMEOUT_S,
@@ -160,6 +164,35 @@ class Ours(ScriptPeer):
     def described(self) -> str:
         flush = "default (synced before acknowledged)" if self.options.durable else "never"
         return f"kafkaesque {version('kafkaesque-platform')}, flush={flush}"
+
+
+class Checkout(Ours):
+    """The broker of another version: a source checkout, compiled, run by this Python."""
+
+    def __init__(self, options: PeerOptions, checkout: Path) -> None:
+        self.name = checkout.resolve().name
+        self._checkout = checkout
+        super().__init__(options)
+
+    def environment(self) -> dict[str, str]:
+        return super().environment() | checkout_environment(self._checkout)
+
+    @property
+    def described(self) -> str:
+        flush = "default (synced before acknowledged)" if self.options.durable else "never"
+        return f"kafkaesque of {self._checkout}, flush={flush}"
+
+
+def is_checkout(name: str) -> bool:
+    """Whether a peer is not a name but the directory of a source checkout."""
+    return os.sep in name
+
+
+def checkout_environment(checkout: Path) -> dict[str, str]:
+    """The variables with which Python runs the checkout instead of what is installed."""
+    if not (checkout / "src" / "kafkaesque").is_dir():
+        raise PeerFailed(f"{checkout} is not a checkout of kafkaesque: it has no src/kafkaesque")
+    return {"PYTHONPATH": str(checkout.resolve() / "src")}
 
 
 class Floor(ScriptPeer):
@@ -225,12 +258,9 @@ class Kafka(Peer):
         return f"Apache Kafka {self._kafka.version}, KRaft, {sync}"
 
 
-def _environment() -> dict[str, str]:
-    """This process's environment, but Python may cache bytecode, as in an installed package."""
-    return {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-
-
 def make_peer(name: str, options: PeerOptions) -> Peer:
+    if is_checkout(name):
+        return Checkout(options, Path(name))
     kinds: dict[str, type[Peer]] = {"ours": Ours, "floor": Floor, "kafka": Kafka}
     return kinds[name](options)
 

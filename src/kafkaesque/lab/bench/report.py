@@ -60,12 +60,14 @@ class BenchmarkReport:
         return self.cases[-1]
 
     def compare(self, case: Case, figure: str, goals: Mapping[str, Goal | None]) -> None:
-        """Compare ours with each peer of `goals` that ran; a peer without a goal is shown as well."""
-        for peer, goal in goals.items():
+        """Compare ours with each peer that ran: those of `goals` first, then those without a goal."""
+        for peer in dict.fromkeys((*goals, *case.peers)):
+            if peer == "ours":
+                continue
             ratio = paired_ratio(case.of("ours"), case.of(peer), figure)
             if ratio is not None:
                 self.comparisons.append(
-                    GoalComparison(case.title, f"{figure} ours/{peer}", ratio, goal)
+                    GoalComparison(case.title, f"{figure} ours/{peer}", ratio, goals.get(peer))
                 )
 
     def hold(self, case: Case, figure: str, goal: Goal) -> None:
