@@ -19,7 +19,7 @@ from kafkaesque.broker.cluster.cluster import (
     Cluster,
     ForwardedRequests,
 )
-from kafkaesque.broker.cluster.journal import Journal
+from kafkaesque.broker.cluster.controller_log import ControllerLog
 from kafkaesque.broker.cluster.replicated_machine import StateFile
 from kafkaesque.broker.cluster.rules.broker_requests import BrokerRegistration
 from kafkaesque.broker.cluster.rules.dynamic_config import DynamicConfig
@@ -94,7 +94,7 @@ LINK_CONFIG = LinkConfig(lease_margin_seconds=0.5)
 """A lease lasts half a second from a ping. A peer that answered it had read every heartbeat sent
 before it, the last at most 350 ms old (`heartbeats_since`), and votes for no other leader within
 nine ticks (900 ms) of a heartbeat."""
-JOURNAL_CONFIG = LogConfig(segment_bytes=MIB)
+CONTROLLER_LOG_CONFIG = LogConfig(segment_bytes=MIB)
 """Small segments, because entries covered by a snapshot of the tables are deleted by segment."""
 
 
@@ -274,11 +274,11 @@ class Node:
         )
         return cluster
 
-    def _open_controller_log(self, replicas: ReplicaSet, *, is_clean: bool) -> Journal:
+    def _open_controller_log(self, replicas: ReplicaSet, *, is_clean: bool) -> ControllerLog:
         """Opens the replica of the controller's log. Alone in a new cluster, this node creates the
         log."""
-        path = self._data.journal_path
-        log = Log.open(path, JOURNAL_CONFIG, self._files, clean=is_clean)
+        path = self._data.controller_log_path
+        log = Log.open(path, CONTROLLER_LOG_CONFIG, self._files, clean=is_clean)
         replicas.attach(CONTROLLER_GROUP, log)
         first = () if self.config.join else (replicas.member,)
 
@@ -294,7 +294,7 @@ class Node:
             )
 
         states = StateFile(path)
-        return Journal(states, replicas.raft_journal, self._clock, self._fail, new_replica)
+        return ControllerLog(states, replicas.raft_journal, self._clock, self._fail, new_replica)
 
     def _open_services(self, cluster: Cluster, dispatcher: Dispatcher) -> SideServices:
         first = () if self.config.join else (self._raft.member,)

@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import Protocol, TypeVar, cast
 from uuid import UUID
 
+from kafkaesque.broker.cluster.controller_log import ControllerLog
 from kafkaesque.broker.cluster.elections import Elections
-from kafkaesque.broker.cluster.journal import Journal
 from kafkaesque.broker.cluster.leaders import Leaders
 from kafkaesque.broker.cluster.members import Members
 from kafkaesque.broker.cluster.reconciler import ReconciledIndex, Reconciler
@@ -80,7 +80,7 @@ class ForwardedRequests:
 
     __slots__ = ("_controller_log", "_serve_request")
 
-    def __init__(self, controller_log: Journal, serve_request: ServeRequest) -> None:
+    def __init__(self, controller_log: ControllerLog, serve_request: ServeRequest) -> None:
         self._controller_log = controller_log
         self._serve_request = serve_request
 
@@ -138,7 +138,7 @@ class Cluster:
 
     def __init__(
         self,
-        controller_log: Journal,
+        controller_log: ControllerLog,
         partitions: PartitionTable,
         groups: GroupCoordinator,
         replicas: ReplicaSet,
@@ -313,12 +313,12 @@ class Cluster:
         status = self.controller_log.replica.status()
         return quorum_info(status, self.tables, TimestampMs(self._replicas.now_ms()))
 
-    # -- following the journal ----------------------------------------------------------------------
+    # -- following the controller log ---------------------------------------------------------------
 
     def start(
         self, coordinators: Coordinators, ended: Callable[[asyncio.Task[None]], None]
     ) -> None:
-        """Starts to follow the journal and the changes of leadership, and notifies the
+        """Starts to follow the controller log and the changes of leadership, and notifies the
         `coordinators` of the latter. `ended` is called with a task that ends; none ends unless it
         fails or is cancelled."""
         loop = asyncio.get_running_loop()

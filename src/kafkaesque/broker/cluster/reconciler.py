@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
-from kafkaesque.broker.cluster.journal import TableChange
+from kafkaesque.broker.cluster.controller_log import TableChange
 from kafkaesque.broker.cluster.rules import commands
 from kafkaesque.broker.cluster.rules.dynamic_config import DynamicConfig
 from kafkaesque.broker.cluster.rules.tables import Tables

@@ -33,7 +33,7 @@ _LOCK_NAME: Final = "lock"
 _META_NAME: Final = "meta"
 _CLEAN_NAME: Final = "clean-shutdown"
 _STARTS_NAME: Final = "starts"
-_JOURNAL_NAME: Final = "journal"
+_CONTROLLER_LOG_NAME: Final = "journal"
 _RAFT_NAME: Final = "raft"
 _TOPICS_NAME: Final = "topics"
 
@@ -112,8 +112,8 @@ class DataDirectory:
         return number
 
     @property
-    def journal_path(self) -> Path:
-        return self.path / _JOURNAL_NAME
+    def controller_log_path(self) -> Path:
+        return self.path / _CONTROLLER_LOG_NAME
 
     @property
     def raft_path(self) -> Path:

@@ -82,7 +82,7 @@ class TableChange:
         return commands is None or any(isinstance(one, DeleteTopic) for one in commands)
 
 
-class Journal(ReplicatedMachine):
+class ControllerLog(ReplicatedMachine):
     """Commits commands, applies them to the tables, and queues the `changes` for the reconciler."""
 
     __slots__ = ("_clock", "_lock", "_pending", "changes", "leader_changed", "tables")
