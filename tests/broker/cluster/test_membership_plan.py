@@ -45,12 +45,14 @@ def group(
     *,
     leader: int = 1,
     dead: Iterable[int] = (),
+    unheard: Iterable[int] = (),
     lags: Mapping[int, int] | None = None,
 ) -> PlannedGroup:
     membership = Membership(members(*sorted(voters)), members(*sorted(learners)))
     progress = {
         member: MemberProgress(
             is_active=member not in set(dead),
+            has_acknowledged=member not in set(unheard),
             lag_entries=(lags or {}).get(member, 0),
         )
         for member in membership.nodes
@@ -93,6 +95,11 @@ CASES: dict[str, tuple[PlannedGroup, tuple[MemberId, ...], Step | None]] = {
     "learner that is silent is waited for": (
         group([1, 2, 3], [4], dead=[4]),
         members(1, 2, 4),
+        None,
+    ),
+    "learner that never acknowledged anything does not vote, however short the log": (
+        group([1], [4], unheard=[4]),
+        members(1, 4),
         None,
     ),
     "learner that has caught up votes": (
@@ -241,7 +248,7 @@ def test_group_is_built_from_the_raft_status() -> None:
         },
     )
     found = group_of(status, LAG_MAX)
-    assert found.progress == {two: MemberProgress(True, 5)}
+    assert found.progress == {two: MemberProgress(True, True, 5)}
     assert next_step(found, [one, two]) == promote(2)
 
 

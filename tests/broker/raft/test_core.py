@@ -173,6 +173,16 @@ def test_learner_that_does_not_answer_is_not_promoted() -> None:
     assert refusal_of(leader.raft.propose_membership, change).reason is Refusal.NOT_CAUGHT_UP
 
 
+def test_learner_that_never_answered_is_not_promoted_however_short_the_log_is() -> None:
+    group = Group(promotion_lag_entries_max=100)
+    leader = group.elect(0)
+    group.down = {7}
+    leader.raft.propose_membership(MembershipChange(ChangeKind.ADD_LEARNER, MemberId(7)))
+    group.settle()
+    change = MembershipChange(ChangeKind.PROMOTE, MemberId(7))
+    assert refusal_of(leader.raft.propose_membership, change).reason is Refusal.NOT_CAUGHT_UP
+
+
 # Time
 
 

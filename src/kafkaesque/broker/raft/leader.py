@@ -18,6 +18,7 @@ from kafkaesque.broker.raft.reads import Reads
 from kafkaesque.broker.raft.ready import ReadReady
 from kafkaesque.broker.raft.state import Become, State
 from kafkaesque.broker.raft.types import (
+    NO_INDEX,
     SMALL_ENTRY_BYTES,
     Entry,
     EntryKind,
@@ -334,11 +335,14 @@ class Leader:
         return first
 
     def _is_caught_up(self, node: MemberId) -> bool:
+        """Whether it may vote. One that has acknowledged nothing yet may not even exist, and a vote
+        that is never given can cost the group its majority."""
         progress = self.tracker.progress.get(node)
         lag_max = self._state.config.promotion_lag_entries_max
         return (
             progress is not None
             and progress.is_active
+            and progress.match_index > NO_INDEX
             and self._state.log.last_index - progress.match_index <= lag_max
         )
 

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from kafkaesque.broker.raft.membership import ChangeKind, MembershipChange
 from kafkaesque.broker.raft.quorum import majority
 from kafkaesque.broker.raft.ready import Status
-from kafkaesque.broker.raft.types import Membership
+from kafkaesque.broker.raft.types import NO_INDEX, Membership
 from kafkaesque.model.ids import MemberId, generation_of, node_of
 
 CONTROLLER_VOTERS_MAX: Final = 5
@@ -36,6 +36,8 @@ class MemberProgress(NamedTuple):
     """A member other than the leader, as the leader sees it."""
 
     is_active: bool
+    has_acknowledged: bool
+    """Any entry, to this leader. Otherwise it may not even exist."""
     lag_entries: int
 
 
@@ -64,13 +66,20 @@ class PlannedGroup:
         if member == self.leader:
             return True
         found = self.progress.get(member)
-        return found is not None and found.is_active and found.lag_entries <= self.lag_entries_max
+        return (
+            found is not None
+            and found.is_active
+            and found.has_acknowledged
+            and found.lag_entries <= self.lag_entries_max
+        )
 
 
 def group_of(status: Status, lag_entries_max: int) -> PlannedGroup:
     """Converts Raft's status of a group that this node leads."""
     progress = {
-        member: MemberProgress(peer.is_active, status.last_index - peer.match_index)
+        member: MemberProgress(
+            peer.is_active, peer.match_index > NO_INDEX, status.last_index - peer.match_index
+        )
         for member, peer in status.peers.items()
     }
     return PlannedGroup(status.membership, status.node_id, progress, lag_entries_max)
