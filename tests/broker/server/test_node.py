@@ -6,16 +6,22 @@ import asyncio
 import os
 import socket
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from tests.waiting import until
 
 from kafkaesque.broker.cluster import cluster
+from kafkaesque.broker.cluster.rules.broker_requests import BrokerRegistration
 from kafkaesque.broker.cluster.rules.controller import NewTopic
+from kafkaesque.broker.joining import Seeds, introduce_broker
 from kafkaesque.broker.node import Node
 from kafkaesque.broker.partitions.group_coordinator import GROUP_TOPIC
+from kafkaesque.broker.replication.rules.peer_hello import PeerIdentity
 from kafkaesque.model.errors import DataDirectoryInUse, StorageFailed
+from kafkaesque.model.ids import MemberId, NodeId
 from kafkaesque.model.settings import broker_config
+from kafkaesque.service.clock import SystemClock
 
 
 def new_node(directory: Path, **settings: str) -> Node:
@@ -155,3 +161,27 @@ def test_broker_that_gave_up_is_neither_healthy_nor_ready(tmp_path: Path) -> Non
             await node.stop()
 
     asyncio.run(story())
+
+
+def test_broker_that_registers_and_never_answers_gets_no_vote(tmp_path: Path) -> None:
+    """With its vote a lone broker would have no majority, and so no controller, for ever."""
+
+    async def story() -> None:
+        node, loop = new_node(tmp_path), asyncio.get_running_loop()
+        await node.start()
+        try:
+            cluster = node.context.cluster
+            me, ghost = PeerIdentity(NodeId(7), 0, "", 0), MemberId(7)
+            request = BrokerRegistration(7, uuid4(), "127.0.0.1", 1, None, 0)
+            seeds = Seeds([str(node.kafka_address)])
+            await introduce_broker(seeds, me, request, loop, SystemClock())
+            replica = cluster.controller_log.replica
+            await until(lambda: ghost in replica.membership.learners)
+            for number in range(3):
+                await cluster.create_topics([NewTopic(f"t{number}")])
+                await cluster.members.advance()
+            assert replica.membership.voters == (MemberId(0),)
+        finally:
+            await node.stop()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
