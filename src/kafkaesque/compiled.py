@@ -76,6 +76,9 @@ def choose() -> Build:
 
 def digest_sources(package: Path) -> str:
     digest = hashlib.sha1(usedforsecurity=False)
+    builder = package.parent.parent / "hatch_build.py"
+    if builder.exists():
+        digest.update(builder.read_bytes())  # which modules, and how they are compiled
     for name in SOURCES:
         for path in sorted((package / name).rglob("*.py")):
             digest.update(path.relative_to(package).as_posix().encode())

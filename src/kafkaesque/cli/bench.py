@@ -14,7 +14,7 @@ import click
 
 from kafkaesque.cli.failures import CommandFailure
 from kafkaesque.lab.bench.catalog import CATALOG, run
-from kafkaesque.lab.bench.peers import PeerFailed, is_checkout
+from kafkaesque.lab.bench.peers import PeerFailed, is_checkout, peer_label
 from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.bench.report import BenchmarkReport
 from kafkaesque.lab.bench.rounds import BenchmarkOptions
@@ -37,7 +37,8 @@ Examples:
 
 Peers alternate in one run with the same client and the same durability; ratios are computed per
 round. `floor` needs a source checkout, `kafka` needs Java and Maven. A peer with a slash is the path
-of a checkout of another version (`make compile` there first), which shows what a change costs. `replicated` and the benchmarks of
+of a checkout of another version (`make compile` there first), which shows what a change costs in the
+benchmarks with several peers. `replicated` and the benchmarks of
 partitions and failures run three brokers each.
 """
 
@@ -49,6 +50,12 @@ def _peer_names(_ctx: click.Context, _param: click.Parameter, text: str | None) 
         raise click.BadParameter(
             f"'{unknown[0]}' is not one of {', '.join(ALL_PEERS)}, nor the path of a checkout"
         )
+    labels = [peer_label(name) for name in names]
+    for name, label in zip(names, labels, strict=True):
+        if labels.count(label) > 1 or (is_checkout(name) and label in ALL_PEERS):
+            raise click.BadParameter(
+                f"two peers would be called '{label}'; rename the directory of the checkout"
+            )
     return names
 
 

@@ -31,7 +31,7 @@ class LogError(Exception):
 
 
 class LogUnavailable(LogError):
-    """No broker answered in time. Trying again later may help."""
+    """No broker answered in time, or none let us in. Trying again later may help."""
 
 
 class DeliveryFailed(LogError):

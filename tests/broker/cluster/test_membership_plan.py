@@ -201,6 +201,11 @@ def test_voter_keeps_its_seat_while_it_is_down_and_loses_it_when_unregistered() 
     assert next_controller_step(after, members(1, 2, 3, 4, 6)) == remove(5)
 
 
+def test_ghost_that_registered_does_not_keep_an_unregistered_controller_voter_in_place() -> None:
+    ghost_learns = group([1, 2, 3], [4], dead=[2], unheard=[4])
+    assert next_controller_step(ghost_learns, members(1, 3, 4)) == remove(2)
+
+
 def test_free_vote_goes_to_the_learner_that_has_caught_up() -> None:
     start = group([1, 2, 3, 4], [5, 6, 7], dead=[5], lags={6: 99})
     voters, learners = controller_members(start, members(*range(1, 8)))

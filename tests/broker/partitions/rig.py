@@ -106,7 +106,7 @@ async def open_rig(
     flush_always: bool = True,
     clean: bool = True,
     members: tuple[MemberId, ...] = (ME,),
-    outbox: PeerOutbox = Nowhere(),  # noqa: B008 - immutable
+    outbox: PeerOutbox = Nowhere(),  # noqa: B008 - never changed here
 ) -> AsyncIterator[Rig]:
     loop = asyncio.get_running_loop()
     clock, calls, flusher = StepClock(), GatedCalls(), Flusher(loop)

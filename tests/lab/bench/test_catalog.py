@@ -29,3 +29,10 @@ def test_unknown_peer_is_a_usage_error() -> None:
     outcome = CliRunner().invoke(bench, ["latency", "--peers", "ours,pulsar"])
     assert outcome.exit_code == 2
     assert "pulsar" in outcome.stderr
+
+
+@pytest.mark.parametrize("peers", ["ours,../ours", "../a/before,../b/before", "./kafka"])
+def test_peers_with_one_name_are_a_usage_error(peers: str) -> None:
+    outcome = CliRunner().invoke(bench, ["latency", "--peers", peers])
+    assert outcome.exit_code == 2
+    assert "two peers would be called" in outcome.stderr

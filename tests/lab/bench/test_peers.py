@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.lab.bench.peers import Floor, Ours, PeerFailed, PeerOptions, ScriptPeer, make_peer
+from kafkaesque.lab.bench.peers import (
+    Floor,
+    Ours,
+    PeerFailed,
+    PeerOptions,
+    ScriptPeer,
+    make_peer,
+    peer_label,
+)
 
 
 @pytest.mark.parametrize(("durable", "flags"), [(False, ["--set", "flush=never"]), (True, [])])
@@ -36,3 +44,10 @@ def test_path_without_sources_is_refused(tmp_path: Path) -> None:
     assert isinstance(peer, ScriptPeer)
     with pytest.raises(PeerFailed, match="no src/kafkaesque"):
         peer.environment()
+
+
+def test_label_of_a_checkout_is_no_path(tmp_path: Path) -> None:
+    """Directories are made, and removed, by it."""
+    assert [peer_label(name) for name in ("ours", f"{tmp_path}/before/", "../x/../y")] == [
+        "ours", "before", "y",
+    ]  # fmt: skip

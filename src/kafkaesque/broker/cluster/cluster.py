@@ -322,12 +322,12 @@ class Cluster:
         `coordinators` of the latter. `ended` is called with a task that ends; none ends unless it
         fails or is cancelled."""
         loop = asyncio.get_running_loop()
-        for work in (self._follow_journal(), self._follow_leadership(coordinators)):
+        for work in (self._follow_controller_log(), self._follow_leadership(coordinators)):
             task = loop.create_task(work)
             task.add_done_callback(ended)
             self._tasks.append(task)
 
-    async def _follow_journal(self) -> None:
+    async def _follow_controller_log(self) -> None:
         """Reconciles everything once, then change by change."""
         await self.controller_log.changes.get()
         while not self.controller_log.changes.empty():

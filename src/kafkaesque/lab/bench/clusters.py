@@ -21,7 +21,9 @@ from kafkaesque.lab.bench.peers import (
     PeerFailed,
     PeerOptions,
     checkout_environment,
+    describe_checkout,
     is_checkout,
+    peer_label,
 )
 from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.bench.routing import partitions_of, split
@@ -164,14 +166,17 @@ class CheckoutCluster(OurCluster):
     """Three brokers of another version: see `peers.Checkout`."""
 
     def __init__(self, options: PeerOptions, checkout: Path) -> None:
-        self.name = checkout.resolve().name
+        self.name = peer_label(str(checkout))
         self._checkout = checkout
         own = replace(options, directory=options.directory / self.name)
         super().__init__(own, checkout_environment(checkout))
 
     @property
     def described(self) -> str:
-        return f"{super().described}, of {self._checkout}"
+        flush = "always (synced on a majority)" if self.options.durable else "never"
+        return (
+            f"kafkaesque of {describe_checkout(self._checkout)}, {BROKERS} brokers, flush={flush}"
+        )
 
 
 class KafkaCluster(ClusterPeer):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -170,7 +171,7 @@ class Checkout(Ours):
     """The broker of another version: a source checkout, compiled, run by this Python."""
 
     def __init__(self, options: PeerOptions, checkout: Path) -> None:
-        self.name = checkout.resolve().name
+        self.name = peer_label(str(checkout))
         self._checkout = checkout
         super().__init__(options)
 
@@ -180,12 +181,30 @@ class Checkout(Ours):
     @property
     def described(self) -> str:
         flush = "default (synced before acknowledged)" if self.options.durable else "never"
-        return f"kafkaesque of {self._checkout}, flush={flush}"
+        return f"kafkaesque of {describe_checkout(self._checkout)}, flush={flush}"
 
 
 def is_checkout(name: str) -> bool:
     """Whether a peer is not a name but the directory of a source checkout."""
     return os.sep in name
+
+
+def peer_label(name: str) -> str:
+    """The name of a peer in reports and for its files: of a checkout, its directory's."""
+    return Path(name).resolve().name if is_checkout(name) else name
+
+
+def describe_checkout(checkout: Path) -> str:
+    """The path, and whether its broker runs compiled: otherwise the comparison means little."""
+    show = "import kafkaesque; print(getattr(kafkaesque, 'BUILD').text)"
+    run = subprocess.run(
+        [sys.executable, "-c", show],
+        env=os.environ | checkout_environment(checkout),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return f"{checkout} ({run.stdout.strip() or 'an old version: compiled or not is unknown'})"
 
 
 def checkout_environment(checkout: Path) -> dict[str, str]:

@@ -62,6 +62,11 @@ class PlannedGroup:
         found = self.progress.get(member)
         return member == self.leader or (found is not None and found.is_active)
 
+    def may_vote(self, member: MemberId) -> bool:
+        """Whether it votes already or has acknowledged entries. Otherwise it may not even exist."""
+        found = self.progress.get(member)
+        return member in self.membership.voters or (found is not None and found.has_acknowledged)
+
     def has_caught_up(self, member: MemberId) -> bool:
         if member == self.leader:
             return True
@@ -120,7 +125,9 @@ def controller_members(
         )
 
     ordered = sorted(registered, key=priority)
-    return ordered[:CONTROLLER_VOTERS_MAX], ordered[CONTROLLER_VOTERS_MAX:]
+    # One that never answered must not keep an unregistered voter in place.
+    voters = [member for member in ordered if group.may_vote(member)][:CONTROLLER_VOTERS_MAX]
+    return voters, [member for member in ordered if member not in voters]
 
 
 def preferred_leader_step(group: PlannedGroup, preferred: MemberId) -> TransferLeadership | None:

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from kafkaesque.lab.bench.load_process import HeldLoad
-from kafkaesque.lab.bench.peers import Peer, PeerOptions, running
+from kafkaesque.lab.bench.peers import Peer, PeerOptions, peer_label, running
 from kafkaesque.lab.bench.report import BenchmarkReport
 from kafkaesque.lab.bench.rounds import BenchmarkOptions, new_report
 
@@ -30,11 +30,11 @@ def run(options: BenchmarkOptions) -> BenchmarkReport:
             if name == "floor":
                 continue
             # Each case has its own server: a process rarely returns memory that it has used.
-            with running([name], PeerOptions(options.directory / name)) as (peer,):
-                report.peers[name] = peer.described
+            with running([name], PeerOptions(options.directory / peer_label(name))) as (peer,):
+                report.peers[peer.name] = peer.described
                 figures = _hold(peer, kind, spec, hold_s)
-            report.case(title).add(name, figures)
-            options.say(f"{name}: {title}, {figures['rss_mb']:.0f} MB")
+            report.case(title).add(peer.name, figures)
+            options.say(f"{peer.name}: {title}, {figures['rss_mb']:.0f} MB")
     return report
 
 

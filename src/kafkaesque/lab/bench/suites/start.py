@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.figures import Goal
-from kafkaesque.lab.bench.peers import READY_TIMEOUT_S, Peer, PeerOptions, make_peer
+from kafkaesque.lab.bench.peers import READY_TIMEOUT_S, Peer, PeerOptions, make_peer, peer_label
 from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.bench.report import BenchmarkReport
 from kafkaesque.lab.bench.rounds import BenchmarkOptions, new_report
@@ -28,17 +28,18 @@ def run(options: BenchmarkOptions) -> BenchmarkReport:
     # The first round is not counted: it compiles the bytecode that an installation already has.
     for round_index in range(options.rounds + 1):
         for name in options.peers:
-            directory = options.directory / f"{name}-{round_index}"
+            directory = options.directory / f"{peer_label(name)}-{round_index}"
             peer = make_peer(name, PeerOptions(directory, loop=options.loop, port=_free_port()))
             directory.mkdir(parents=True)
             figures = _one_start(peer, options.pick(3, 1))
             shutil.rmtree(directory, ignore_errors=True)
-            report.peers[name] = peer.described
+            report.peers[peer.name] = peer.described
             if round_index == 0:
                 continue
-            report.case(CASE).add(name, figures)
+            report.case(CASE).add(peer.name, figures)
             options.say(
-                f"{name}: {figures['exec_to_first_ack_s']:.2f} s, {figures['idle_rss_mb']:.0f} MB"
+                f"{peer.name}: {figures['exec_to_first_ack_s']:.2f} s, "
+                f"{figures['idle_rss_mb']:.0f} MB"
             )
     case = report.case(CASE)
     report.hold(case, "exec_to_first_ack_s", Goal("at most", 0.5))
