@@ -122,7 +122,7 @@ def compile_extension(source: Path, target: Path) -> str | None:
     target.parent.mkdir(parents=True, exist_ok=True)
     # Under another name first: a process that has the old module mapped must not see it change.
     fresh = target.with_name(f"{target.name}.new")
-    command = [*linker, *FLAGS, f"-I{include}", str(source), "-o", str(fresh)]
+    command = [*linker, *FLAGS, *cflags(), f"-I{include}", str(source), "-o", str(fresh)]
     try:
         run = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -131,6 +131,11 @@ def compile_extension(source: Path, target: Path) -> str | None:
         return (run.stderr.strip().splitlines() or [f"{linker[0]} failed"])[0]
     fresh.replace(target)
     return None
+
+
+def cflags() -> list[str]:
+    """Further flags for compiler and linker, such as a sanitizer's."""
+    return shlex.split(os.environ.get("CFLAGS", ""))
 
 
 def why_not_compiled() -> str | None:
@@ -220,7 +225,7 @@ def run_mypyc(scratch: Path) -> None:
             f"-I{path}" for path in (*extension.include_dirs, sysconfig.get_path("include"))
         ]
         place = str(scratch / f"{extension.name}-{Path(source).stem}.o")
-        flags = [*extension.extra_compile_args, "-fPIC", "-fwrapv", "-DNDEBUG"]
+        flags = [*extension.extra_compile_args, "-fPIC", "-fwrapv", "-DNDEBUG", *cflags()]
         subprocess.run([*compiler, *flags, *includes, "-c", source, "-o", place], check=True)
         return place
 
@@ -231,7 +236,8 @@ def run_mypyc(scratch: Path) -> None:
         ]:
             parts = [job.result() for job in objects]
             target = scratch / "out" / f"{extension.name}.so"
-            subprocess.run([*linker, *direct_calls, *parts, "-o", str(target)], check=True)
+            command = [*linker, *cflags(), *direct_calls, *parts, "-o", str(target)]
+            subprocess.run(command, check=True)
 
 
 if __name__ == "__main__":

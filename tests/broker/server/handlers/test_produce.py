@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
+from typing import Any
 
 import pytest
 from tests.broker.server.conftest import MakeBroker
@@ -12,7 +14,7 @@ from tests.broker.server.local_broker import HANDLERS, LocalBroker, every_versio
 from kafkaesque.broker.replication.flusher import Flusher
 from kafkaesque.broker.server.call import Call, CloseConnection
 from kafkaesque.broker.server.dispatch import Dispatcher
-from kafkaesque.model.errors import ErrorCode
+from kafkaesque.model.errors import ErrorCode, NotLeaderOrFollower
 from kafkaesque.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs
 from kafkaesque.records.batch import Codec, read_header, reseal
 from kafkaesque.records.codec import Record, encode_batch
@@ -78,14 +80,38 @@ def test_acks_all_is_answered_after_the_sync(make_broker: MakeBroker) -> None:
     assert broker.partition("a").log.synced_offset == 1
 
 
+@pytest.mark.parametrize("codec", ["producer", "zstd"])
 def test_commit_that_does_not_come_times_out(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    """Also if the batch was inspected first: its append is done, its commit is not."""
+    broker = make_broker(flush="always")
+    broker.create("a", compression_type=codec)
+    monkeypatch.setattr(Flusher, "request_sync", lambda self, log: None)
+    row = produce(broker, sealed(b"1"), acks=-1, timeout_ms=300)
+    assert (row.error_code, row.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    assert broker.partition("a").log_end_offset == 1
+
+
+def test_commit_that_fails_in_the_turn_of_the_timeout_is_no_success(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = make_broker(flush="always")
     broker.create("a")
     monkeypatch.setattr(Flusher, "request_sync", lambda self, log: None)
-    row = produce(broker, sealed(b"1"), acks=-1, timeout_ms=5)
-    assert (row.error_code, row.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    data = PartitionProduceData(index=0, records=memoryview(sealed(b"1")))
+    named = TopicProduceData(name="a", partition_data=[data])
+    request = ProduceRequest(acks=-1, timeout_ms=0, topic_data=[named])
+
+    async def story() -> Any:
+        answer = asyncio.ensure_future(broker.answer(request, 9))
+        await asyncio.sleep(0)  # the request has begun, and its timer is due
+        gone = NotLeaderOrFollower("the partition moved")
+        asyncio.get_running_loop().call_soon(broker.partition("a")._commit_waiters.fail_all, gone)
+        return await answer
+
+    (row,) = broker.run(story()).responses[0].partition_responses
+    assert (row.error_code, row.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
 
 @pytest.mark.parametrize(

@@ -83,15 +83,16 @@ _make_response = constructor(ProduceResponse, "responses")
 
 
 def produce(context: Context, request: ProduceRequest, call: Call) -> Answer | Later:
-    appends = _Appends(context, request.acks, call)
+    transactional = None
     if request.transactional_id is not None:
-        appends.transactional = TransactionalRequest(
+        transactional = TransactionalRequest(
             context.transactions,
             request.transactional_id,
             call.version,
             context.loop,
             partial(context.transactions.check_writer, call),
         )
+    appends = _Appends(context, request.acks, call, transactional)
     for topic in request.topic_data:
         name, topic_id = topic.name, topic.topic_id
         rows = [appends.append(name, topic_id, data) for data in topic.partition_data]
@@ -113,7 +114,7 @@ class _PendingRow:
         self.row = row
         self.partition = partition
         self.waits_for = waits_for
-        """The append, if the batch has to be inspected first; otherwise the commit."""
+        """The append, if the batch has to be inspected first; then the commit."""
 
 
 class _Appends:
@@ -131,16 +132,22 @@ class _Appends:
         "_context",
         "_pending",
         "_timer",
+        "_transactional",
         "response",
-        "transactional",
     )
 
-    def __init__(self, context: Context, acks: int, call: Call) -> None:
+    def __init__(
+        self,
+        context: Context,
+        acks: int,
+        call: Call,
+        transactional: TransactionalRequest | None,
+    ) -> None:
         self._context = context
         self._acks = acks
         self._all_replicas = acks == ALL_REPLICAS
         self._call = call
-        self.transactional: TransactionalRequest | None = None
+        self._transactional = transactional
         self.response = _make_response([])
         self._pending: set[_PendingRow] = set()
         self._answer: asyncio.Future[Answer] | None = None
@@ -155,10 +162,10 @@ class _Appends:
             records = data.records
             partition = self._find(name, topic_id, data.index)
             self._check(records)
-            if self.transactional is None:
+            if self._transactional is None:
                 appended = partition.append(records, all_replicas=self._all_replicas)  # type: ignore[arg-type]
             else:
-                appended = self.transactional.append(
+                appended = self._transactional.append(
                     partition,
                     records,  # type: ignore[arg-type]
                     all_replicas=self._all_replicas,
@@ -212,7 +219,7 @@ class _Appends:
         attributes = records[_CODEC_POSITION]
         if attributes & 7 == _ZSTD and self._call.version < _ZSTD_SINCE:
             raise UnsupportedCompressionType(f"zstd needs Produce v{_ZSTD_SINCE}")
-        if attributes & TRANSACTIONAL_BIT and self.transactional is None:
+        if attributes & TRANSACTIONAL_BIT and self._transactional is None:
             raise TransactionalIdAuthorizationFailed(
                 "A transactional batch in a request without a transactional id"
             )
@@ -249,6 +256,7 @@ class _Appends:
         elif (appended := done.result()) is not None:
             commit = self._appended(pending.row, pending.partition, appended)
             if commit is not None:
+                pending.waits_for = commit
                 commit.add_done_callback(partial(self._decide, pending))
                 return
         self._pending.discard(pending)
@@ -256,9 +264,13 @@ class _Appends:
             self._finish()
 
     def _time_out(self) -> None:
+        for pending in tuple(self._pending):
+            if pending.waits_for.done():
+                self._decide(
+                    pending, pending.waits_for
+                )  # in this turn of the loop, before its callback
         for pending in self._pending:
-            if not pending.waits_for.done():
-                self._reject_pending(pending, _timed_out())
+            self._reject_pending(pending, _timed_out())
         self._finish()
 
     def _finish(self, error: BaseException | None = None) -> None:
