@@ -1,4 +1,8 @@
-"""The composition root: builds a broker, and starts and stops its parts in order."""
+"""The composition root: builds a broker, and starts and stops its parts in order.
+
+`Node.start` builds the parts one after the other (`_Startup`) and returns a `Node` that serves. No
+`Node` exists before, so each one is whole.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,11 @@ import logging
 import os
 import random
 from base64 import urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from kafkaesque.broker.cluster.cluster import (
@@ -69,8 +74,7 @@ from kafkaesque.broker.storage.directory import DataDirectory, Meta
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles
 from kafkaesque.model.clock import Clock
-from kafkaesque.model.errors import check
-from kafkaesque.model.ids import CONTROLLER_GROUP, NodeId, member_id
+from kafkaesque.model.ids import CONTROLLER_GROUP, MemberId, NodeId, member_id
 from kafkaesque.model.limits import MIB
 from kafkaesque.model.settings import BrokerConfig
 from kafkaesque.service.clock import SystemClock
@@ -98,349 +102,27 @@ CONTROLLER_LOG_CONFIG = LogConfig(segment_bytes=MIB)
 """Small segments, because entries covered by a snapshot of the tables are deleted by segment."""
 
 
-class Node:
-    """One broker. Call `start`, then `stop`. `failed` resolves if it cannot continue."""
+class BackgroundTasks:
+    """The repeated work of a node. An error in it, or anywhere else that calls `fail`, ends the
+    node.
 
-    __slots__ = (
-        "_clean",
-        "_clock",
-        "_coordinators",
-        "_data",
-        "_files",
-        "_flusher",
-        "_http",
-        "_listener",
-        "_peer_services",
-        "_raft",
-        "_tasks",
-        "config",
-        "context",
-        "failed",
-        "http_address",
-        "kafka_address",
-        "services",
-    )
+    Exists before all other parts of the node, which call `fail` from their start on.
+    """
 
-    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
-        self.config = config
-        self._clock: Clock = clock or SystemClock()
+    __slots__ = ("_loop", "_tasks", "failed")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._tasks: list[asyncio.Task[None]] = []
-        self._clean = True
-        self._http: PageServer | None = None
-        self.http_address: Address | None = None
-
-    # -- start ----------------------------------------------------------------------------------
-
-    async def start(self) -> None:
-        """Starts in order: binds the port, locks the data, determines the identity, joins Raft,
-        serves.
-
-        If anything fails, raises and leaves nothing open.
-        """
-        loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[BaseException] = loop.create_future()
-        async with AsyncExitStack() as undo:
-            server = await self._bind(undo)
-            seeds = Seeds(self.config.join)
-            incarnation = await self._own_data(seeds, loop, undo)
-            cluster = await self._build_cluster(incarnation, loop, undo)
-            transactions = open_transactions(cluster, self._clock, loop, self.config)
-            self._coordinators = Coordinators(cluster.groups, transactions.coordinator)
-            handlers = load_handlers()
-            self.context = self._new_context(cluster, transactions, loop, handlers)
-            dispatcher = Dispatcher(self.context, handlers)
-            self.services = self._open_services(cluster, dispatcher)
-            self._peer_services: Mapping[range, PeerService] = {
-                FORWARD_KINDS: ForwardedRequests(
-                    cluster.controller_log, dispatcher.serve_forwarded
-                ),
-                REQUEST_KINDS: RequestsOfBrokers(dispatcher.serve_forwarded),
-                **self.services.by_kind(),
-            }
-            self._listener = Listener(
-                server,
-                cluster.settings,
-                self.context.stats,
-                dispatcher,
-                cluster.links.adopt,
-                self._fail,
-            )
-            undo.push_async_callback(self._listener.close, 0)
-            await self._listener.serve()
-            self._take_part(cluster, undo)
-            await self._register(cluster, seeds, incarnation)
-            await self.services.serve(self.config)
-            await self._open_http(undo)
-            self._write_address_file()
-            undo.pop_all()
-        self._start_background()
 
-    async def _bind(self, undo: AsyncExitStack) -> asyncio.Server:
-        wanted = listen_address(self.config)
-        server = await bind(lambda: Connection(self._listener), wanted.host, wanted.port)
-        undo.callback(server.close)
-        host, port, *_ = server.sockets[0].getsockname()
-        self.kafka_address = advertised_address(self.config, Address(host, port))
-        return server
+    def fail(self, error: BaseException) -> None:
+        """Marks the node as failed. The caller that runs the node awaits `failed` and stops it."""
+        if not self.failed.done():
+            logger.critical("the node is stopping: %s", error, exc_info=error)
+            self.failed.set_result(error)
 
-    async def _own_data(
-        self, seeds: Seeds, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack
-    ) -> int:
-        """Locks the data directory and determines its identity. Returns the incarnation: the number
-        of starts on it."""
-        self._data = DataDirectory(self.config.log_dirs)
-        undo.callback(self._data.close)
-        incarnation = self._data.count_start()
-        meta = self._data.meta
-        node_id = NodeId(self.config.node_id)
-        if meta is not None:
-            self._data.set_meta(Meta(meta.cluster_id, node_id, meta.directory_id, meta.generation))
-            return incarnation
-        directory_id = uuid4()
-        if seeds:
-            me = PeerIdentity(node_id, 0, "", incarnation)
-            request = self._registration(directory_id, incarnation)
-            cluster_id, generation = await introduce_broker(seeds, me, request, loop, self._clock)
-        else:
-            cluster_id, generation = new_cluster_id(), 0
-        self._data.set_meta(Meta(cluster_id, node_id, directory_id, generation))
-        return incarnation
-
-    def _registration(self, directory_id: Any, incarnation: int) -> BrokerRegistration:
-        return BrokerRegistration(
-            self.config.node_id,
-            directory_id,
-            self.kafka_address.host,
-            self.kafka_address.port,
-            self.config.broker_rack,
-            incarnation,
-        )
-
-    async def _build_cluster(
-        self, incarnation: int, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack
-    ) -> Cluster:
-        """Builds everything that uses the data directory; nothing runs yet."""
-        meta = self._meta
-        was_clean = self._data.was_clean()
-        if not was_clean and incarnation > 0:
-            logger.info("the last stop was not clean: every log is checked from its sync point on")
-        self._files = OpenFiles(self.config.open_files_max or None)
-        undo.callback(self._files.close)
-        raft_journal = RaftJournal.open(self._data.raft_path, self._files)
-        sync_journal = await asyncio.to_thread(
-            SyncJournal.open, self._data.raft_path, self._files, raft_journal.starts()
-        )
-        is_synced = self.config.flush == "always"
-        self._flusher = Flusher(
-            loop, sync_journal if is_synced else None, lambda lost: replicas.logs_lost(lost)
-        )
-        undo.push_async_callback(self._flusher.close)
-        links = Links(
-            PeerIdentity(meta.node_id, meta.generation, meta.cluster_id, incarnation),
-            loop,
-            PeerInbox(lambda: replicas, lambda: cluster, lambda: self._peer_services),
-            self._clock,
-            fail=self._fail,
-            config=LINK_CONFIG,
-            read_batch=batch_payload,
-        )
-        undo.push_async_callback(links.close, 0)
-        self._raft = replicas = ReplicaSet(
-            member_id(meta.node_id, meta.generation),
-            raft_journal,
-            self._flusher,
-            links,
-            lambda replica, message: cluster.prefixes.fetch(replica, message),
-            self._clock,
-            loop.call_soon,
-            self._fail,
-        )
-        leadership_changes: Changes[Partition] = Changes()
-        validation = self.config.validation
-        env = Environment(loop, self._clock, replicas, leadership_changes, is_synced, validation)
-        partitions = PartitionTable(self._data, self._files, env, clean=was_clean)
-        groups = GroupCoordinator(partitions, lambda: new_registry(self.config), self._clock, loop)
-        controller_log = self._open_controller_log(replicas, is_clean=was_clean)
-        cluster = Cluster(
-            controller_log,
-            partitions,
-            groups,
-            replicas,
-            leadership_changes,
-            DynamicConfig(self.config),
-            uuid4,
-            loop.call_later,
-            links,
-        )
-        return cluster
-
-    def _open_controller_log(self, replicas: ReplicaSet, *, is_clean: bool) -> ControllerLog:
-        """Opens the replica of the controller's log. Alone in a new cluster, this node creates the
-        log."""
-        path = self._data.controller_log_path
-        log = Log.open(path, CONTROLLER_LOG_CONFIG, self._files, clean=is_clean)
-        replicas.attach(CONTROLLER_GROUP, log)
-        first = () if self.config.join else (replicas.member,)
-
-        def new_replica(machine: StateMachine) -> Replica:
-            return open_replica(
-                CONTROLLER_GROUP,
-                log,
-                first,
-                replicas,
-                machine,
-                CONTROLLER_CONFIG,
-                is_clean=is_clean,
-            )
-
-        states = StateFile(path)
-        return ControllerLog(states, replicas.raft_journal, self._clock, self._fail, new_replica)
-
-    def _open_services(self, cluster: Cluster, dispatcher: Dispatcher) -> SideServices:
-        first = () if self.config.join else (self._raft.member,)
-        return SideServices.open(
-            self._data.path,
-            self._files,
-            self._raft,
-            cluster,
-            dispatcher.serve_forwarded,
-            self._clock,
-            self._fail,
-            first_members=first,
-            is_clean=self._data.was_clean(),
-        )
-
-    @property
-    def _meta(self) -> Meta:
-        meta = self._data.meta
-        if meta is None:
-            check(False, "the data directory has no identity")
-            raise AssertionError
-        return meta
-
-    def _take_part(self, cluster: Cluster, undo: AsyncExitStack) -> None:
-        """Starts messages, ticks and elections."""
-        cluster.start(self._coordinators, self._background_ended)
-        undo.push_async_callback(cluster.stop)
-        cluster.connect_peers()
-        self._raft.add(cluster.controller_log.replica)
-        if cluster.controller_log.replica.is_alone:
-            cluster.controller_log.replica.campaign()
-        self.services.coordination.take_part()
-        undo.push_async_callback(self.services.stop)
-        self._repeat(TICK_SECONDS, self._raft.tick)
-        undo.push_async_callback(self._cancel_tasks)
-
-    async def _register(self, cluster: Cluster, seeds: Seeds, incarnation: int) -> None:
-        """Registers our address with the controller. Waits for a majority of brokers."""
-        request = self._registration(self._meta.directory_id, incarnation)
-        registering = asyncio.create_task(cluster.register(request, seeds.addresses))
-        self.failed.add_done_callback(lambda _: registering.cancel())
-        try:
-            await registering
-        except asyncio.CancelledError:
-            if self.failed.done():
-                raise self.failed.result() from None
-            raise
-        await cluster.wait_settled()
-
-    def _new_context(
-        self,
-        cluster: Cluster,
-        transactions: TransactionCalls,
-        loop: asyncio.AbstractEventLoop,
-        handlers: Mapping[int, Handler[Any]],
-    ) -> Context:
-        return Context(
-            identity=BrokerIdentity(
-                self._meta.cluster_id,
-                cluster.node_id,
-                self.kafka_address.host,
-                self.kafka_address.port,
-            ),
-            settings=cluster.settings,
-            cluster=cluster,
-            partitions=cluster.partitions,
-            groups=cluster.groups,
-            transactions=transactions,
-            fetch_sessions=FetchSessions(
-                self.config.max_incremental_fetch_session_cache_slots,
-                lambda: random.randint(1, 2**31 - 1),  # noqa: S311 - an id, not a secret
-            ),
-            pages=PageLoader(),
-            cleaner=LogCleaner(
-                cluster.partitions,
-                self._raft.raft_journal,
-                lambda: cluster.settings.current,
-                self._clock,
-            ),
-            clock=self._clock,
-            loop=loop,
-            stats=BrokerStats(),
-            api_ranges=lambda: api_ranges(handlers),
-            unsent_room_bytes=lambda: self._listener.unsent_room_bytes(),
-        )
-
-    async def _open_http(self, undo: AsyncExitStack) -> None:
-        if self.config.http_listener:
-            wanted = parse_address(self.config.http_listener, "http.listener")
-            self._http = PageServer(
-                {"/metrics": self._metrics, "/healthz": self._health, "/readyz": self._ready}
-            )
-            self.http_address = Address(*await self._http.open(wanted.host, wanted.port))
-            undo.push_async_callback(self._http.close)
-
-    async def _metrics(self) -> Page:
-        # Imported on the first scrape: a broker without monitoring starts faster without it.
-        from kafkaesque.broker.server.metrics import CONTENT_TYPE, metrics_text
-        from kafkaesque.broker.side_metrics import SideCollector
-
-        sources = self.context, self._listener, self._flusher, self._raft
-        return Page(200, CONTENT_TYPE, await metrics_text(*sources, SideCollector(self.services)))
-
-    def _health(self) -> Page:
-        if self.failed.done():
-            return text_page(503, f"failed: {self.failed.result()}")
-        return text_page(200, "ok")
-
-    def _ready(self) -> Page:
-        if self.failed.done():
-            return text_page(503, f"failed: {self.failed.result()}")
-        return readiness(self.context)
-
-    def _write_address_file(self) -> None:
-        content = {
-            "pid": os.getpid(),
-            "node_id": self.config.node_id,
-            "kafka": str(self.kafka_address),
-            "http": str(self.http_address) if self.http_address else None,
-            **self.services.addresses(),
-        }
-        path = Path(self.config.log_dirs) / ADDRESS_FILE
-        path.write_text(json.dumps(content) + "\n")
-
-    # -- work in the background -----------------------------------------------------------------
-
-    def _start_background(self) -> None:
-        config, context = self.config, self.context
-        self._repeat(config.log_retention_check_interval_ms / 1000, self._maintain)
-        self._repeat(config.offsets_retention_check_interval_ms / 1000, self._coordinators.expire)
-        self._repeat(IDLE_CHECK_SECONDS, self._listener.close_idle)
-        self._repeat(FLUSH_CHECK_SECONDS, context.partitions.flush_due)
-        self._repeat(ADVANCE_SECONDS, context.cluster.advance)
-        self._repeat(ADVANCE_SECONDS, self.services.coordination.advance)
-        self._repeat(SCRUB_SECONDS, context.cluster.scrubber.step)
-        if config.log_cleaner_enable:
-            self._repeat(0, context.cleaner.turn)
-        if config.auto_leader_rebalance_enable:
-            seconds = config.leader_imbalance_check_interval_seconds
-            self._repeat(seconds, context.cluster.members.prefer)
-        self._tasks.append(context.loop.create_task(self._sample_loop_delay()))
-
-    async def _maintain(self) -> None:
-        await self.context.partitions.maintain(self.context.config.producer_id_expiration_ms)
-
-    def _repeat(self, seconds: float, work: Callable[[], Awaitable[None] | None]) -> None:
+    def repeat(self, seconds: float, work: Callable[[], Awaitable[None] | None]) -> None:
         async def repeat() -> None:
             while True:
                 await asyncio.sleep(seconds)
@@ -448,13 +130,111 @@ class Node:
                 if awaited is not None:
                     await awaited
 
-        task = asyncio.get_running_loop().create_task(repeat())
-        task.add_done_callback(self._background_ended)
+        self.run(repeat())
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        task.add_done_callback(self.ended)
         self._tasks.append(task)
 
-    def _background_ended(self, task: asyncio.Task[None]) -> None:
+    def ended(self, task: asyncio.Task[None]) -> None:
+        """Fails the node if the task ended with an error."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(error)
+            self.fail(error)
+
+    async def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusPages:
+    """The HTTP pages of a node."""
+
+    context: Context
+    services: SideServices
+    listener: Listener
+    flusher: Flusher
+    replicas: ReplicaSet
+    failed: asyncio.Future[BaseException]
+
+    async def metrics(self) -> Page:
+        # Imported on the first scrape: a broker without monitoring starts faster without it.
+        from kafkaesque.broker.server.metrics import CONTENT_TYPE, metrics_text
+        from kafkaesque.broker.side_metrics import SideCollector
+
+        sources = self.context, self.listener, self.flusher, self.replicas
+        return Page(200, CONTENT_TYPE, await metrics_text(*sources, SideCollector(self.services)))
+
+    def health(self) -> Page:
+        if self.failed.done():
+            return text_page(503, f"failed: {self.failed.result()}")
+        return text_page(200, "ok")
+
+    def ready(self) -> Page:
+        if self.failed.done():
+            return text_page(503, f"failed: {self.failed.result()}")
+        return readiness(self.context)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Node:
+    """One broker that serves. Call `Node.start`, then `stop`."""
+
+    config: BrokerConfig
+    kafka_address: Address
+    http_address: Address | None
+    context: Context
+    services: SideServices
+    pages: StatusPages
+    _data: DataDirectory
+    _files: OpenFiles
+    _flusher: Flusher
+    _replicas: ReplicaSet
+    _coordinators: Coordinators
+    _listener: Listener
+    _http: PageServer | None
+    _background: BackgroundTasks
+
+    @classmethod
+    async def start(cls, config: BrokerConfig, clock: Clock | None = None) -> Node:
+        """Starts in order: binds the port, locks the data, determines the identity, joins Raft,
+        serves.
+
+        If anything fails, raises and leaves nothing open.
+        """
+        async with AsyncExitStack() as undo:
+            node = await _Startup(config, clock or SystemClock(), undo).run()
+            undo.pop_all()
+        node._start_background()
+        return node
+
+    @property
+    def failed(self) -> asyncio.Future[BaseException]:
+        """Resolves with the error if the node cannot continue."""
+        return self._background.failed
+
+    # -- work in the background -----------------------------------------------------------------
+
+    def _start_background(self) -> None:
+        config, context, repeat = self.config, self.context, self._background.repeat
+        repeat(config.log_retention_check_interval_ms / 1000, self._maintain)
+        repeat(config.offsets_retention_check_interval_ms / 1000, self._coordinators.expire)
+        repeat(IDLE_CHECK_SECONDS, self._listener.close_idle)
+        repeat(FLUSH_CHECK_SECONDS, context.partitions.flush_due)
+        repeat(ADVANCE_SECONDS, context.cluster.advance)
+        repeat(ADVANCE_SECONDS, self.services.coordination.advance)
+        repeat(SCRUB_SECONDS, context.cluster.scrubber.step)
+        if config.log_cleaner_enable:
+            repeat(0, context.cleaner.turn)
+        if config.auto_leader_rebalance_enable:
+            seconds = config.leader_imbalance_check_interval_seconds
+            repeat(seconds, context.cluster.members.prefer)
+        self._background.run(self._sample_loop_delay())
+
+    async def _maintain(self) -> None:
+        await self.context.partitions.maintain(self.context.config.producer_id_expiration_ms)
 
     async def _sample_loop_delay(self) -> None:
         loop, histogram = self.context.loop, self.context.stats.loop_delay
@@ -462,13 +242,6 @@ class Node:
             due = loop.time() + LOOP_SAMPLE_SECONDS
             await asyncio.sleep(LOOP_SAMPLE_SECONDS)
             histogram.observe(max(0.0, loop.time() - due))
-
-    def _fail(self, error: BaseException) -> None:
-        """Marks the node as failed. The caller that runs the node awaits `failed` and stops it."""
-        self._clean = False
-        if not self.failed.done():
-            logger.critical("the node is stopping: %s", error, exc_info=error)
-            self.failed.set_result(error)
 
     # -- stop -----------------------------------------------------------------------------------
 
@@ -487,19 +260,27 @@ class Node:
         self._coordinators.close()
         self.context.pages.close()
         await cluster.stop()
-        await self._cancel_tasks()
+        await self._background.cancel()
         await self._flusher.settled()
         self.context.partitions.stop()
         await self._flusher.close()
         closed_cleanly = await asyncio.to_thread(self._close_files)
         (Path(self.config.log_dirs) / ADDRESS_FILE).unlink(missing_ok=True)
-        if self._clean and closed_cleanly:
+        if closed_cleanly and not self.failed.done():
             self._data.mark_clean()
         self._data.close()
 
+    def _close_files(self) -> bool:
+        """Returns True if everything was closed cleanly. Blocking."""
+        is_clean = self.context.partitions.close_all()
+        is_clean &= self.context.cluster.controller_log.close()
+        is_clean &= self.services.coordination.close()
+        self._replicas.close_journals(clean=is_clean and not self.failed.done())
+        self._files.close()
+        return is_clean
+
     def cut_off(self) -> None:
         """For tests: drops all connections, as if the process were gone. Call `crash` next."""
-        self._clean = False
         self._listener.abort()
         self.services.coordination.abort()
         self.context.cluster.links.abort()
@@ -514,26 +295,336 @@ class Node:
         self._coordinators.close()
         self.context.pages.close()
         await self.context.cluster.stop()
-        await self._cancel_tasks()
+        await self._background.cancel()
         self.context.partitions.stop()
         await self._flusher.close()
-        self._raft.raft_journal.close(clean=False)
+        self._replicas.raft_journal.close(clean=False)
         self._files.close()
         self._data.close()
 
-    async def _cancel_tasks(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _close_files(self) -> bool:
-        """Returns True if everything was closed cleanly. Blocking."""
-        is_clean = self.context.partitions.close_all()
-        is_clean &= self.context.cluster.controller_log.close()
-        is_clean &= self.services.coordination.close()
-        self._raft.close_journals(clean=is_clean and self._clean)
-        self._files.close()
-        return is_clean
+# -- start --------------------------------------------------------------------------------------
+
+
+class _OwnedData(NamedTuple):
+    """The locked data directory and the identity that this broker has on it."""
+
+    directory: DataDirectory
+    meta: Meta
+    registration: BrokerRegistration
+
+
+class _ClusterParts(NamedTuple):
+    """The cluster, and what it is built on."""
+
+    cluster: Cluster
+    replicas: ReplicaSet
+    flusher: Flusher
+    files: OpenFiles
+
+
+class _Startup:
+    """One start of a node: the steps, each of which returns finished parts for the next ones.
+
+    `undo` closes the parts again, the latest first, if a later step fails.
+    """
+
+    __slots__ = ("_background", "_clock", "_config", "_loop", "_undo")
+
+    def __init__(self, config: BrokerConfig, clock: Clock, undo: AsyncExitStack) -> None:
+        self._config = config
+        self._clock = clock
+        self._undo = undo
+        self._loop = asyncio.get_running_loop()
+        self._background = BackgroundTasks(self._loop)
+
+    async def run(self) -> Node:
+        # Some early parts need later ones, and get a function that returns them. These functions
+        # are called only for connections, which begin with `listener.serve`.
+        server, kafka_address = await self._bind(lambda: Connection(listener))
+        seeds = Seeds(self._config.join)
+        owned = await self._own_data(kafka_address, seeds)
+        parts = await self._build_cluster(owned, lambda: peer_services)
+        cluster = parts.cluster
+        transactions = open_transactions(cluster, self._clock, self._loop, self._config)
+        coordinators = Coordinators(cluster.groups, transactions.coordinator)
+        handlers = load_handlers()
+        identity = BrokerIdentity(
+            owned.meta.cluster_id, cluster.node_id, kafka_address.host, kafka_address.port
+        )
+        context = self._new_context(
+            identity, parts, transactions, handlers, lambda: listener.unsent_room_bytes()
+        )
+        dispatcher = Dispatcher(context, handlers)
+        services = self._open_services(owned.directory, parts, dispatcher)
+        peer_services: Mapping[range, PeerService] = {
+            FORWARD_KINDS: ForwardedRequests(cluster.controller_log, dispatcher.serve_forwarded),
+            REQUEST_KINDS: RequestsOfBrokers(dispatcher.serve_forwarded),
+            **services.by_kind(),
+        }
+        listener = Listener(
+            server,
+            cluster.settings,
+            context.stats,
+            dispatcher,
+            cluster.links.adopt,
+            self._background.fail,
+        )
+        self._undo.push_async_callback(listener.close, 0)
+        await listener.serve()
+        self._take_part(parts, coordinators, services)
+        await self._register(cluster, owned.registration, seeds)
+        await services.serve(self._config)
+        pages = StatusPages(
+            context, services, listener, parts.flusher, parts.replicas, self._background.failed
+        )
+        http, http_address = await self._open_http(pages)
+        self._write_address_file(kafka_address, http_address, services)
+        return Node(
+            config=self._config,
+            kafka_address=kafka_address,
+            http_address=http_address,
+            context=context,
+            services=services,
+            pages=pages,
+            _data=owned.directory,
+            _files=parts.files,
+            _flusher=parts.flusher,
+            _replicas=parts.replicas,
+            _coordinators=coordinators,
+            _listener=listener,
+            _http=http,
+            _background=self._background,
+        )
+
+    async def _bind(
+        self, new_connection: Callable[[], Connection]
+    ) -> tuple[asyncio.Server, Address]:
+        wanted = listen_address(self._config)
+        server = await bind(new_connection, wanted.host, wanted.port)
+        self._undo.callback(server.close)
+        host, port, *_ = server.sockets[0].getsockname()
+        return server, advertised_address(self._config, Address(host, port))
+
+    async def _own_data(self, address: Address, seeds: Seeds) -> _OwnedData:
+        """Locks the data directory and determines its identity. A new directory gets one: from the
+        cluster that it joins, or that of a new cluster."""
+        config = self._config
+        data = DataDirectory(config.log_dirs)
+        self._undo.callback(data.close)
+        incarnation = data.count_start()
+        node_id = NodeId(config.node_id)
+        saved = data.meta
+        directory_id = uuid4() if saved is None else saved.directory_id
+        registration = BrokerRegistration(
+            config.node_id,
+            directory_id,
+            address.host,
+            address.port,
+            config.broker_rack,
+            incarnation,
+        )
+        if saved is not None:
+            cluster_id, generation = saved.cluster_id, saved.generation
+        elif seeds:
+            me = PeerIdentity(node_id, 0, "", incarnation)
+            cluster_id, generation = await introduce_broker(
+                seeds, me, registration, self._loop, self._clock
+            )
+        else:
+            cluster_id, generation = new_cluster_id(), 0
+        meta = Meta(cluster_id, node_id, directory_id, generation)
+        data.set_meta(meta)
+        return _OwnedData(data, meta, registration)
+
+    async def _build_cluster(
+        self, owned: _OwnedData, peer_services: Callable[[], Mapping[range, PeerService]]
+    ) -> _ClusterParts:
+        """Builds everything that uses the data directory; nothing runs yet."""
+        config, clock, loop, fail = self._config, self._clock, self._loop, self._background.fail
+        data, meta, incarnation = owned.directory, owned.meta, owned.registration.incarnation
+        was_clean = data.was_clean()
+        if not was_clean and incarnation > 0:
+            logger.info("the last stop was not clean: every log is checked from its sync point on")
+        files = OpenFiles(config.open_files_max or None)
+        self._undo.callback(files.close)
+        raft_journal = RaftJournal.open(data.raft_path, files)
+        sync_journal = await asyncio.to_thread(
+            SyncJournal.open, data.raft_path, files, raft_journal.starts()
+        )
+        is_synced = config.flush == "always"
+        flusher = Flusher(
+            loop, sync_journal if is_synced else None, lambda lost: replicas.logs_lost(lost)
+        )
+        self._undo.push_async_callback(flusher.close)
+        links = Links(
+            PeerIdentity(meta.node_id, meta.generation, meta.cluster_id, incarnation),
+            loop,
+            PeerInbox(lambda: replicas, lambda: cluster, peer_services),
+            clock,
+            fail=fail,
+            config=LINK_CONFIG,
+            read_batch=batch_payload,
+        )
+        self._undo.push_async_callback(links.close, 0)
+        replicas = ReplicaSet(
+            member_id(meta.node_id, meta.generation),
+            raft_journal,
+            flusher,
+            links,
+            lambda replica, message: cluster.prefixes.fetch(replica, message),
+            clock,
+            loop.call_soon,
+            fail,
+        )
+        leadership_changes: Changes[Partition] = Changes()
+        env = Environment(loop, clock, replicas, leadership_changes, is_synced, config.validation)
+        partitions = PartitionTable(data, files, env, clean=was_clean)
+        groups = GroupCoordinator(partitions, lambda: new_registry(config), clock, loop)
+        cluster = Cluster(
+            self._open_controller_log(data, files, replicas),
+            partitions,
+            groups,
+            replicas,
+            leadership_changes,
+            DynamicConfig(config),
+            uuid4,
+            loop.call_later,
+            links,
+        )
+        return _ClusterParts(cluster, replicas, flusher, files)
+
+    def _open_controller_log(
+        self, data: DataDirectory, files: OpenFiles, replicas: ReplicaSet
+    ) -> ControllerLog:
+        """Opens the replica of the controller's log. Alone in a new cluster, this node creates the
+        log."""
+        path, is_clean = data.controller_log_path, data.was_clean()
+        log = Log.open(path, CONTROLLER_LOG_CONFIG, files, clean=is_clean)
+        replicas.attach(CONTROLLER_GROUP, log)
+
+        def new_replica(machine: StateMachine) -> Replica:
+            return open_replica(
+                CONTROLLER_GROUP,
+                log,
+                self._first_members(replicas),
+                replicas,
+                machine,
+                CONTROLLER_CONFIG,
+                is_clean=is_clean,
+            )
+
+        return ControllerLog(
+            StateFile(path), replicas.raft_journal, self._clock, self._background.fail, new_replica
+        )
+
+    def _open_services(
+        self, data: DataDirectory, parts: _ClusterParts, dispatcher: Dispatcher
+    ) -> SideServices:
+        return SideServices.open(
+            data.path,
+            parts.files,
+            parts.replicas,
+            parts.cluster,
+            dispatcher.serve_forwarded,
+            self._clock,
+            self._background.fail,
+            first_members=self._first_members(parts.replicas),
+            is_clean=data.was_clean(),
+        )
+
+    def _first_members(self, replicas: ReplicaSet) -> tuple[MemberId, ...]:
+        """The members of a Raft group that this node creates. None if it joins a cluster."""
+        return () if self._config.join else (replicas.member,)
+
+    def _new_context(
+        self,
+        identity: BrokerIdentity,
+        parts: _ClusterParts,
+        transactions: TransactionCalls,
+        handlers: Mapping[int, Handler[Any]],
+        unsent_room_bytes: Callable[[], int],
+    ) -> Context:
+        cluster = parts.cluster
+        return Context(
+            identity=identity,
+            settings=cluster.settings,
+            cluster=cluster,
+            partitions=cluster.partitions,
+            groups=cluster.groups,
+            transactions=transactions,
+            fetch_sessions=FetchSessions(
+                self._config.max_incremental_fetch_session_cache_slots,
+                lambda: random.randint(1, 2**31 - 1),  # noqa: S311 - an id, not a secret
+            ),
+            pages=PageLoader(),
+            cleaner=LogCleaner(
+                cluster.partitions,
+                parts.replicas.raft_journal,
+                lambda: cluster.settings.current,
+                self._clock,
+            ),
+            clock=self._clock,
+            loop=self._loop,
+            stats=BrokerStats(),
+            api_ranges=lambda: api_ranges(handlers),
+            unsent_room_bytes=unsent_room_bytes,
+        )
+
+    def _take_part(
+        self, parts: _ClusterParts, coordinators: Coordinators, services: SideServices
+    ) -> None:
+        """Starts messages, ticks and elections."""
+        cluster, replicas = parts.cluster, parts.replicas
+        cluster.start(coordinators, self._background.ended)
+        self._undo.push_async_callback(cluster.stop)
+        cluster.connect_peers()
+        replicas.add(cluster.controller_log.replica)
+        if cluster.controller_log.replica.is_alone:
+            cluster.controller_log.replica.campaign()
+        services.coordination.take_part()
+        self._undo.push_async_callback(services.stop)
+        self._background.repeat(TICK_SECONDS, replicas.tick)
+        self._undo.push_async_callback(self._background.cancel)
+
+    async def _register(
+        self, cluster: Cluster, registration: BrokerRegistration, seeds: Seeds
+    ) -> None:
+        """Registers our address with the controller. Waits for a majority of brokers."""
+        failed = self._background.failed
+        registering = asyncio.create_task(cluster.register(registration, seeds.addresses))
+        failed.add_done_callback(lambda _: registering.cancel())
+        try:
+            await registering
+        except asyncio.CancelledError:
+            if failed.done():
+                raise failed.result() from None
+            raise
+        await cluster.wait_settled()
+
+    async def _open_http(self, pages: StatusPages) -> tuple[PageServer | None, Address | None]:
+        if not self._config.http_listener:
+            return None, None
+        wanted = parse_address(self._config.http_listener, "http.listener")
+        server = PageServer(
+            {"/metrics": pages.metrics, "/healthz": pages.health, "/readyz": pages.ready}
+        )
+        address = Address(*await server.open(wanted.host, wanted.port))
+        self._undo.push_async_callback(server.close)
+        return server, address
+
+    def _write_address_file(
+        self, kafka_address: Address, http_address: Address | None, services: SideServices
+    ) -> None:
+        content = {
+            "pid": os.getpid(),
+            "node_id": self._config.node_id,
+            "kafka": str(kafka_address),
+            "http": str(http_address) if http_address else None,
+            **services.addresses(),
+        }
+        path = Path(self._config.log_dirs) / ADDRESS_FILE
+        path.write_text(json.dumps(content) + "\n")
 
 
 def new_cluster_id() -> str:

@@ -24,8 +24,8 @@ async def serve_broker(
     """
     # If the supervisor is gone, the broker still syncs its logs, however long that takes.
     stopping = stop_event(end_with_stdin, orphan_seconds_max=None)
-    node = Node(config)
-    if not await _started(node, stopping):
+    node = await _start(config, stopping)
+    if node is None:
         return True
     _tune_garbage_collector()
     on_ready(_facts(node))
@@ -35,18 +35,18 @@ async def serve_broker(
     return not node.failed.done()
 
 
-async def _started(node: Node, stopping: asyncio.Event) -> bool:
-    """False if it was stopped before: joining a cluster may have to wait for other brokers."""
-    start = asyncio.ensure_future(node.start())
+async def _start(config: BrokerConfig, stopping: asyncio.Event) -> Node | None:
+    """Returns None if it is stopped before it serves: joining a cluster may have to wait for other
+    brokers."""
+    start = asyncio.ensure_future(Node.start(config))
     stop = asyncio.ensure_future(stopping.wait())
     await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
     stop.cancel()
     if start.done():
-        start.result()
-        return True
+        return start.result()
     start.cancel()
     await asyncio.gather(start, return_exceptions=True)
-    return False
+    return None
 
 
 def _tune_garbage_collector() -> None:

@@ -177,10 +177,10 @@ class NodeThread:
             from kafkaesque.model.settings import broker_config
             from kafkaesque.service.process import new_event_loop
 
-            node = Node(broker_config(self._settings), self._clock)
+            config = broker_config(self._settings)
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 self._looping.set_result(runner.get_loop())
-                runner.run(self._serve(node))
+                runner.run(self._serve(lambda: Node.start(config, self._clock)))
         except BaseException as error:  # noqa: BLE001 - the thread ends; the caller's gets the error
             # Only now, with the loop closed: nothing of the node is left when the error is seen.
             if self._started.done():
@@ -188,8 +188,8 @@ class NodeThread:
             else:
                 self._started.set_exception(error)
 
-    async def _serve(self, node: Node) -> None:
-        await self._start(node)
+    async def _serve(self, start_node: Callable[[], Coroutine[Any, Any, Node]]) -> None:
+        node = await self._start(start_node)
         node.failed.add_done_callback(self._failed)
         addresses = (node.kafka_address, node.http_address)
         ports = tuple(address.port for address in addresses if address is not None)
@@ -201,9 +201,9 @@ class NodeThread:
         finally:
             forks.unregister_broker(ports)
 
-    async def _start(self, node: Node) -> None:
+    async def _start(self, start_node: Callable[[], Coroutine[Any, Any, Node]]) -> Node:
         """Start the node, which may wait long for its peers; a stop request ends the wait."""
-        start = asyncio.ensure_future(node.start())
+        start = asyncio.ensure_future(start_node())
         stop = asyncio.ensure_future(self._stopping.wait())
         await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
@@ -211,7 +211,7 @@ class NodeThread:
             start.cancel()
             await asyncio.gather(start, return_exceptions=True)
             raise BrokerFailed("it was stopped before it had started")
-        start.result()
+        return start.result()
 
     def _block(self, blocked: threading.Event) -> None:
         blocked.set()

@@ -52,8 +52,8 @@ class LocalBroker:
             "http.listener": "",
             "flush": "never",
         }
-        self._node = Node(broker_config({**values, **settings}), clock)
-        self._runner.run(self._node.start())
+        config = broker_config({**values, **settings})
+        self._node = self._runner.run(Node.start(config, clock))
         self._is_stopped = False
 
     def __enter__(self) -> LocalBroker:

@@ -24,18 +24,18 @@ from kafkaesque.model.settings import broker_config
 from kafkaesque.service.clock import SystemClock
 
 
-def new_node(directory: Path, **settings: str) -> Node:
+async def start_node(directory: Path, **settings: str) -> Node:
     values = {"log.dirs": str(directory), "listeners": "127.0.0.1:0", "http.listener": ""}
     named = {name.replace("_", "."): value for name, value in settings.items()}
-    return Node(broker_config({**values, **named}))
+    return await Node.start(broker_config({**values, **named}))
 
 
 def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-async def start_and_stop(node: Node) -> None:
-    await node.start()
+async def start_and_stop(directory: Path, **settings: str) -> None:
+    node = await start_node(directory, **settings)
     await node.stop()
 
 
@@ -45,33 +45,50 @@ def test_start_refused_by_a_taken_port_leaves_nothing_open(tmp_path: Path, setti
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         before = open_descriptors()
         with pytest.raises(OSError, match="in use"):
-            asyncio.run(start_and_stop(new_node(tmp_path, **{setting: address})))
+            asyncio.run(start_and_stop(tmp_path, **{setting: address}))
         assert open_descriptors() == before
-    asyncio.run(start_and_stop(new_node(tmp_path)))
+    asyncio.run(start_and_stop(tmp_path))
 
 
 def test_start_refused_by_a_taken_port_does_not_make_the_data_unclean(tmp_path: Path) -> None:
-    asyncio.run(start_and_stop(new_node(tmp_path)))
+    asyncio.run(start_and_stop(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(OSError, match="in use"):
-            asyncio.run(start_and_stop(new_node(tmp_path, listeners=address)))
+            asyncio.run(start_and_stop(tmp_path, listeners=address))
     assert (tmp_path / "clean-shutdown").exists()
+
+
+def test_failure_during_the_start_refuses_it_and_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail_then_wait(node_cluster: cluster.Cluster, *_: object) -> None:
+        node_cluster.links.fail(OSError("the disk is gone"))
+        await asyncio.Event().wait()
+
+    asyncio.run(start_and_stop(tmp_path))
+    before = open_descriptors()
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster.Cluster, "register", fail_then_wait)
+        with pytest.raises(OSError, match="the disk is gone"):
+            asyncio.run(asyncio.wait_for(start_and_stop(tmp_path), 60))
+    assert open_descriptors() == before
+    assert not (tmp_path / "clean-shutdown").exists()
+    asyncio.run(start_and_stop(tmp_path))
 
 
 def test_lone_node_registers_as_soon_as_it_leads_and_not_when_it_asks_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "RETRY_SECONDS", 3600)
-    asyncio.run(start_and_stop(new_node(tmp_path)))
+    asyncio.run(start_and_stop(tmp_path))
 
 
 def test_two_nodes_cannot_share_a_directory(tmp_path: Path) -> None:
     async def story() -> None:
-        first = new_node(tmp_path)
-        await first.start()
+        first = await start_node(tmp_path)
         with pytest.raises(DataDirectoryInUse):
-            await new_node(tmp_path).start()
+            await start_node(tmp_path)
         await first.stop()
 
     asyncio.run(story())
@@ -80,26 +97,25 @@ def test_two_nodes_cannot_share_a_directory(tmp_path: Path) -> None:
 def test_stop_and_start_leave_no_descriptor_and_no_thread(tmp_path: Path) -> None:
     import threading
 
-    asyncio.run(start_and_stop(new_node(tmp_path)))
+    asyncio.run(start_and_stop(tmp_path))
     before, threads = open_descriptors(), threading.active_count()
     for _ in range(3):
-        asyncio.run(start_and_stop(new_node(tmp_path)))
+        asyncio.run(start_and_stop(tmp_path))
     assert open_descriptors() == before
     assert threading.active_count() == threads
 
 
 def test_broker_that_still_loads_groups_is_healthy_and_not_ready(tmp_path: Path) -> None:
     async def story() -> None:
-        node = new_node(tmp_path, offsets_topic_num_partitions="1")
-        await node.start()
+        node = await start_node(tmp_path, offsets_topic_num_partitions="1")
         try:
             await node.context.cluster.create_topics([NewTopic(GROUP_TOPIC)])
             await until(lambda: any(host.registry for host in node.context.groups))
-            assert node._ready().status == 200
+            assert node.pages.ready().status == 200
             (host,) = node.context.groups
             registry, host.registry = host.registry, None
-            assert node._health().status == 200
-            page = node._ready()
+            assert node.pages.health().status == 200
+            page = node.pages.ready()
             assert page.status == 503
             assert page.body == b"loading the groups of 1 coordinator partition(s)\n"
             host.registry = registry
@@ -114,12 +130,11 @@ def test_broker_whose_disk_refused_a_write_lately_is_healthy_and_not_ready(
     tmp_path: Path, seconds_ago: float, status: int
 ) -> None:
     async def story() -> None:
-        node = new_node(tmp_path)
-        await node.start()
+        node = await start_node(tmp_path)
         try:
             node.context.stats.refused_by_disk(node.context.clock.monotonic() - seconds_ago)
-            assert node._health().status == 200
-            page = node._ready()
+            assert node.pages.health().status == 200
+            page = node.pages.ready()
             assert page.status == status
             assert (b"the disk refuses writes" in page.body) is (status == 503)
         finally:
@@ -132,16 +147,15 @@ def test_broker_without_room_for_the_controllers_log_is_healthy_and_not_ready(
     tmp_path: Path,
 ) -> None:
     async def story() -> None:
-        node = new_node(tmp_path)
-        await node.start()
+        node = await start_node(tmp_path)
         try:
             backlog = node.context.cluster.controller_log.replica._backlog
             backlog.refused(StorageFailed("No space left on device"))
-            assert node._health().status == 200
-            page = node._ready()
+            assert node.pages.health().status == 200
+            page = node.pages.ready()
             assert (page.status, b"no room for the controller's log" in page.body) == (503, True)
             backlog.refusal = None
-            assert node._ready().status == 200
+            assert node.pages.ready().status == 200
         finally:
             await node.stop()
 
@@ -150,11 +164,10 @@ def test_broker_without_room_for_the_controllers_log_is_healthy_and_not_ready(
 
 def test_broker_that_gave_up_is_neither_healthy_nor_ready(tmp_path: Path) -> None:
     async def story() -> None:
-        node = new_node(tmp_path)
-        await node.start()
+        node = await start_node(tmp_path)
         try:
-            node._fail(OSError("the disk is gone"))
-            for page in (node._health(), node._ready()):
+            node._background.fail(OSError("the disk is gone"))
+            for page in (node.pages.health(), node.pages.ready()):
                 assert page.status == 503
                 assert page.body == b"failed: the disk is gone\n"
         finally:
@@ -167,8 +180,7 @@ def test_broker_that_registers_and_never_answers_gets_no_vote(tmp_path: Path) ->
     """With its vote a lone broker would have no majority, and so no controller, for ever."""
 
     async def story() -> None:
-        node, loop = new_node(tmp_path), asyncio.get_running_loop()
-        await node.start()
+        node, loop = await start_node(tmp_path), asyncio.get_running_loop()
         try:
             cluster = node.context.cluster
             me, ghost = PeerIdentity(NodeId(7), 0, "", 0), MemberId(7)
