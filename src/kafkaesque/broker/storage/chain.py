@@ -65,7 +65,14 @@ class SegmentChain:
     )
 
     def __init__(
-        self, directory: str, config: LogConfig, files: OpenFiles, segments: list[Segment]
+        self,
+        directory: str,
+        config: LogConfig,
+        files: OpenFiles,
+        segments: list[Segment],
+        *,
+        has_new_name: bool,
+        is_saved: bool,
     ) -> None:
         self._directory = directory
         self._files = files
@@ -74,9 +81,9 @@ class SegmentChain:
         self.config = config
         self.segments = segments
         self.unsynced = [segment for segment in segments if not segment.is_synced]
-        self.has_new_name = False
+        self.has_new_name = has_new_name
         """A file was created whose directory entry is not durable yet."""
-        self.is_saved = True
+        self.is_saved = is_saved
         """The structure on disk describes exactly these segments."""
 
     @property

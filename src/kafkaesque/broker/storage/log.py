@@ -80,9 +80,14 @@ class Log:
     ) -> None:
         self._directory = directory
         self._files = files
-        self._chain = SegmentChain(directory, config, files, found.segments)
-        self._chain.is_saved = not found.is_changed
-        self._chain.has_new_name = found.is_new or found.is_changed
+        self._chain = SegmentChain(
+            directory,
+            config,
+            files,
+            found.segments,
+            has_new_name=found.is_new or found.is_changed,
+            is_saved=not found.is_changed,
+        )
         self._epochs = found.epochs
         self._durability = Durability(directory, files, found.synced_offset)
         self._directory_levels = _NEW_DIRECTORY_LEVELS if found.is_new else 1
