@@ -208,10 +208,9 @@ def test_thousand_elections_at_once_share_one_sync() -> None:
     assert disk.syncs == before + 1
 
 
-def grown(directory: Path, monkeypatch: pytest.MonkeyPatch, files: OpenFiles) -> RaftJournal:
+def grown(directory: Path, files: OpenFiles) -> RaftJournal:
     """A journal whose next sync makes a checkpoint."""
-    monkeypatch.setattr(raft_journal, "_CHECKPOINT_SIZE_BYTES_MIN", 2000)
-    journal = RaftJournal.open(directory, files)
+    journal = RaftJournal.open(directory, files, first_checkpoint_bytes=2000)
     journal.create(GROUP, START)
     journal.save_control(GROUP, control(1))
     for term in range(300):
@@ -220,10 +219,8 @@ def grown(directory: Path, monkeypatch: pytest.MonkeyPatch, files: OpenFiles) ->
     return journal
 
 
-def test_file_that_outgrew_its_facts_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    journal = grown(tmp_path, monkeypatch, OpenFiles(4))
+def test_file_that_outgrew_its_facts_is_replaced(tmp_path: Path) -> None:
+    journal = grown(tmp_path, OpenFiles(4))
     path = tmp_path / raft_journal.FILE_NAME
     size_bytes = path.stat().st_size
     position = journal.position
@@ -241,7 +238,7 @@ def test_file_that_outgrew_its_facts_is_replaced(
 def test_full_disk_at_a_checkpoint_leaves_the_old_file_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    journal = grown(tmp_path, monkeypatch, OpenFiles(4))
+    journal = grown(tmp_path, OpenFiles(4))
 
     def refuse(content: bytes) -> None:
         raise OSError(28, "No space left on device")
@@ -258,7 +255,7 @@ def test_saves_while_another_thread_makes_checkpoints_are_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(raft_journal, "_CHECKPOINT_SIZE_BYTES_MIN", 500)
-    journal = reopened(tmp_path)
+    journal = RaftJournal.open(tmp_path, OpenFiles(4), first_checkpoint_bytes=500)
     for number in range(10):
         journal.create(GroupId(number), START)
     stop = threading.Event()
@@ -360,11 +357,10 @@ def test_rename_that_a_dead_process_did_not_sync_is_durable_once_the_journal_is_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk = SimulatedDisk(Random(0), lambda: 1000)
-    journal = RaftJournal.open("/data/raft", OpenFiles(4, disk))
+    size_bytes = raft_journal.HEADER_SIZE_BYTES
+    journal = RaftJournal.open("/data/raft", OpenFiles(4, disk), first_checkpoint_bytes=size_bytes)
     journal.create(GROUP, START)
     journal.sync()
-    monkeypatch.setattr(raft_journal, "_CHECKPOINT_SIZE_BYTES_MIN", 0)
-    journal._checkpoint_due_bytes = 0
     journal.save_hard_state(GROUP, vote(2, 1))
     with monkeypatch.context() as context:
         context.setattr(disk, "sync_directory", _dies)
@@ -449,8 +445,7 @@ def test_file_of_something_else_is_refused(tmp_path: Path) -> None:
 def test_crash_at_any_moment_leaves_what_was_synced_and_a_prefix_of_the_rest(seed: int) -> None:
     random = Random(seed)
     disk = SimulatedDisk(random, lambda: 0)
-    journal = RaftJournal.open("/data/raft", OpenFiles(4, disk))
-    journal._checkpoint_due_bytes = 300
+    journal = RaftJournal.open("/data/raft", OpenFiles(4, disk), first_checkpoint_bytes=300)
     history = [all_facts(journal)]
     synced = 0
     disk.faults.calls_to_power_cut = random.randrange(40)

@@ -88,13 +88,13 @@ class RaftJournal:
         "syncs_total",
     )
 
-    def __init__(self, path: str, files: OpenFiles, groups: dict[GroupId, GroupFacts]) -> None:
+    def __init__(self, path: str, files: OpenFiles, *, first_checkpoint_bytes: int) -> None:
         self._files = files
         self._file = OpenFile(path)
         self._file_end = 0
         """Everything before it is durable. Only the holder of `_slow` touches the file."""
-        self._checkpoint_due_bytes = _CHECKPOINT_SIZE_BYTES_MIN
-        self._groups = groups
+        self._checkpoint_due_bytes = first_checkpoint_bytes
+        self._groups: dict[GroupId, GroupFacts] = {}
         self._pending = bytearray()
         """Framed records that are not in the file yet."""
         self._hints: dict[GroupId, LogIndex] = {}
@@ -111,14 +111,20 @@ class RaftJournal:
         self.syncs_total = 0
 
     @classmethod
-    def open(cls, directory: Path | str, files: OpenFiles) -> RaftJournal:
+    def open(
+        cls,
+        directory: Path | str,
+        files: OpenFiles,
+        *,
+        first_checkpoint_bytes: int = _CHECKPOINT_SIZE_BYTES_MIN,
+    ) -> RaftJournal:
         """Opens the journal in `directory`; creates both if absent. Blocking; its content is
-        durable.
+        durable. The first checkpoint is due when the file exceeds `first_checkpoint_bytes`.
 
         Raises CorruptMessage with the damaged position, or StorageFailed on a disk error.
         """
         path = f"{directory}/{FILE_NAME}"
-        journal = cls(path, files, {})
+        journal = cls(path, files, first_checkpoint_bytes=first_checkpoint_bytes)
         try:
             with contextlib.suppress(FileNotFoundError):
                 files.calls.unlink(path + _TEMPORARY_SUFFIX)
@@ -299,6 +305,9 @@ class RaftJournal:
             self._put_back(data)
             self._append()
             return
+        self._checkpoint_due_bytes = max(
+            _CHECKPOINT_SIZE_BYTES_MIN, _CHECKPOINT_GROWTH * self._file_end
+        )
         self.synced_position = position
 
     def _encoded(self, groups: Iterable[tuple[GroupId, GroupFacts]]) -> bytes:
@@ -323,9 +332,6 @@ class RaftJournal:
         except OSError as error:
             raise self._fail(f"fsync of the directory of {path} failed: {error}") from error
         self._file_end = len(content)
-        self._checkpoint_due_bytes = max(
-            _CHECKPOINT_SIZE_BYTES_MIN, _CHECKPOINT_GROWTH * len(content)
-        )
 
     def _sync_file(self, file: OpenFile) -> None:
         try:

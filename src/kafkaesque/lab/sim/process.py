@@ -131,8 +131,9 @@ class SimulatedProcess:
         self.partitions: dict[GroupId, Partition] = {}
         self.controller: SimulatedController | None = None
         self.views: dict[GroupId, ReplicaView] = {}
-        journal = RaftJournal.open(JOURNAL_PATH, self._files)
-        journal._checkpoint_due_bytes = _JOURNAL_CHECKPOINT_BYTES
+        journal = RaftJournal.open(
+            JOURNAL_PATH, self._files, first_checkpoint_bytes=_JOURNAL_CHECKPOINT_BYTES
+        )
         recover_sync_journal(JOURNAL_PATH, self._files, journal.starts())
         sync_journal = SyncJournal(
             JOURNAL_PATH,
