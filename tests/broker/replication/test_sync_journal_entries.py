@@ -20,7 +20,6 @@ from kafkaesque.broker.replication.sync_journal import SyncJournal
 from kafkaesque.broker.replication.sync_journal_recovery import recover_sync_journal
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles
-from kafkaesque.broker.storage.unsynced_tail import UnsyncedTail
 from kafkaesque.lab.sim.disk import PowerCut, SimulatedDisk
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import Offset
@@ -163,8 +162,7 @@ def test_sync_of_the_raft_journal_during_a_cut_does_not_look_like_damage() -> No
 
         def record_deleted(self, *_: object) -> None: ...
 
-    log = rig.entries.log
-    log.tail = UnsyncedTail(GROUP, log.log_end_offset, Waiting(), log.note_durable)
+    rig.entries.log.attach_tail(GROUP, Waiting())
     with pytest.raises(PowerCut):
         rig.entries.truncate_from(index)
     rig.kill()

@@ -143,7 +143,7 @@ class SyncJournal:
             self._cut(group, log.log_end_offset)
             self._closed_ends.pop(group, None)
             self._logs[group] = log
-            log.tail = UnsyncedTail(group, log.log_end_offset, self, log.note_durable)
+            log.attach_tail(group, self)
 
     def void(self, group: GroupId) -> None:
         """Voids the batches of a log that is not open and is about to be replaced. Blocking; raises

@@ -32,9 +32,9 @@ from kafkaesque.broker.storage.open_files import FileRange, OpenFiles, Place
 from kafkaesque.broker.storage.recovery import Recovered, recover
 from kafkaesque.broker.storage.scanning import ANY
 from kafkaesque.broker.storage.segment import Segment, SegmentFacts
-from kafkaesque.broker.storage.unsynced_tail import Share, UnsyncedTail
+from kafkaesque.broker.storage.unsynced_tail import CutRecorder, Share, UnsyncedTail
 from kafkaesque.model.errors import CorruptMessage, OffsetOutOfRange, StorageFailed, check
-from kafkaesque.model.ids import LeaderEpoch, Offset, TimestampMs
+from kafkaesque.model.ids import GroupId, LeaderEpoch, Offset, TimestampMs
 from kafkaesque.records.batch import BatchHeader
 
 _NEW_DIRECTORY_LEVELS: Final = 3
@@ -99,8 +99,7 @@ class Log:
         self.cleaned = found.cleaned
         """How far the log is cleaned; set by `note_cleaned`."""
         self.tail: UnsyncedTail | None = None
-        """Set if a journal may hold appended batches. Every cut is recorded there before the file
-        is changed."""
+        """Set by `attach_tail`, until the log is closed."""
 
     @classmethod
     def open(
@@ -235,6 +234,11 @@ class Log:
         with self._slow:
             if self.tail is not None:
                 self._sync()
+
+    def attach_tail(self, group: GroupId, recorder: CutRecorder) -> None:
+        """Keeps the batches appended from now on for the journal `recorder`. Every cut is recorded
+        there before the file is changed."""
+        self.tail = UnsyncedTail(group, self.log_end_offset, recorder, self.note_durable)
 
     def share(self) -> Share | None:
         """The batches a journal must hold to make the whole log durable; None if they are too many
