@@ -122,7 +122,7 @@ def copied(leader: EntryLog, rig: Rig) -> None:
         found = leader.log.read(offset, 300, limit_offset=end_offset)
         offset = incoming.append(bytes(found.records), 1000)
     incoming.finish(end_offset)
-    rig.entries.staged_index = snapshot.index
+    rig.entries.note_staged(snapshot)
 
 
 def test_replica_installs_the_cleaned_part_of_a_peer(tmp_path: Path) -> None:

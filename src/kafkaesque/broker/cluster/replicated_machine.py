@@ -142,7 +142,7 @@ class ReplicatedMachine(ABC):
             self._restore(state.data)
             self._applied = self._saved_index = state.index
             if state.index <= entries.last_index:
-                entries.machine_state = state
+                entries.note_machine_state(state)
         check(
             state is not None or self._applied == NO_INDEX,
             f"{entries.log.directory} starts after index {self._applied} and its state is missing",
@@ -206,7 +206,7 @@ class ReplicatedMachine(ABC):
     def installed(self, snapshot: Snapshot) -> None:
         state = MachineState(snapshot.index, machine_data(snapshot))
         self._restore(state.data)
-        self.replica.entries.machine_state = state
+        self.replica.entries.note_machine_state(state)
         self._applied = self._saved_index = snapshot.index
         self._waiters.advance(self._applied)
 
@@ -230,7 +230,7 @@ class ReplicatedMachine(ABC):
         if state.index < entries.first_index - 1:
             return  # a snapshot from the leader was installed meanwhile
         self._saved_index = state.index
-        entries.machine_state = state
+        entries.note_machine_state(state)
         offset = entries.end_offset_of(state.index)
         entries.drop_before(offset)
         await asyncio.to_thread(self._drop_before, offset)

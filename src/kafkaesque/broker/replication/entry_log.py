@@ -108,15 +108,15 @@ class EntryLog:
         "_control_index",
         "_facts",
         "_journal",
+        "_machine_state",
         "_map",
+        "_staged_index",
         "_term",
         "copied_until",
         "gate_position",
         "group",
         "last_index",
         "log",
-        "machine_state",
-        "staged_index",
         "witness",
     )
 
@@ -133,15 +133,15 @@ class EntryLog:
         self._control_index = facts.start.index
         """The last control entry; the start if there is none."""
         self.last_index: LogIndex = facts.start.index
-        self.machine_state: MachineState | None = None
+        self._machine_state: MachineState | None = None
         """The newest durable state of the state machine; its index is at least first_index - 1."""
         self.gate_position = 0
         """The journal must be synced up to here before the next batch is written."""
-        self.staged_index: LogIndex = NO_INDEX
+        self._staged_index: LogIndex = NO_INDEX
         """The index of a snapshot whose batches are complete in the log being built beside this one."""
         self.witness: EntryWitness | None = None
         self.copied_until = 0.0
-        """Monotonic time until which a peer may be copying folded batches."""
+        """Monotonic time until which a peer may be copying folded batches: set by `note_copying`."""
 
     @classmethod
     def open(cls, group: GroupId, log: Log, journal: RaftJournal, *, is_clean: bool) -> Self:
@@ -191,7 +191,7 @@ class EntryLog:
         return entries
 
     def snapshot(self) -> Snapshot:
-        start, machine = self._facts.start, self.machine_state
+        start, machine = self._facts.start, self._machine_state
         if machine is not None and machine.index > start.index:
             index = machine.index
             state = encode_state(self.end_offset_of(index), machine.data)
@@ -199,6 +199,11 @@ class EntryLog:
         first_offset = self.log.log_start_offset if start.is_kept else start.offset
         state = encode_state(start.offset, machine.data if machine else b"", first_offset)
         return Snapshot(start.index, start.term, start.membership, state)
+
+    def note_machine_state(self, state: MachineState) -> None:
+        """Record that the state machine has saved `state` durably: snapshots contain it from now
+        on."""
+        self._machine_state = state
 
     def restart(self) -> Restart:
         """The state for a restarted Raft, once journal and log are synced."""
@@ -387,8 +392,8 @@ class EntryLog:
 
     def _install_staged(self, start: LogStart) -> None:
         """Replace the log by the one that was built beside it. Blocking."""
-        check(self.staged_index == start.index, f"no batches before entry {start.index} are here")
-        self.staged_index = NO_INDEX
+        check(self._staged_index == start.index, f"no batches before entry {start.index} are here")
+        self._staged_index = NO_INDEX
         self._journal.reset(self.group, start, is_pending=True)
         self._journal.sync()
         self._map.close(clean=False)
@@ -401,9 +406,13 @@ class EntryLog:
     def lacks_prefix(self, snapshot: Snapshot) -> bool:
         """Whether the snapshot refers to batches that must be fetched before it is installed."""
         (first_offset, offset), index = kept_range(snapshot), snapshot.index
-        if first_offset >= offset or index < self.first_index or self.staged_index == index:
+        if first_offset >= offset or index < self.first_index or self._staged_index == index:
             return False
         return index > self.last_index or self.term_at(index) != snapshot.term
+
+    def note_staged(self, snapshot: Snapshot) -> None:
+        """Record that all batches of the snapshot are in the log being built beside this one."""
+        self._staged_index = snapshot.index
 
     def _set_last_index(self, index: LogIndex) -> None:
         """Make `index` the last entry, after the control entries have changed."""
@@ -460,6 +469,11 @@ class EntryLog:
     def folded_offset(self) -> Offset:
         """Batches before it are no longer entries."""
         return self._facts.start.offset
+
+    def note_copying(self, until: float) -> None:
+        """Record that a peer is copying folded batches, which must not be cleaned before the
+        monotonic time `until`."""
+        self.copied_until = until
 
     def _membership_at(self, index: LogIndex) -> Membership:
         membership = self._facts.start.membership

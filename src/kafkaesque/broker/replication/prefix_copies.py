@@ -97,7 +97,7 @@ class PrefixCopies:
             if not is_whole:
                 await asyncio.to_thread(incoming.discard)
         if is_whole:
-            entries.staged_index = message.snapshot.index
+            entries.note_staged(message.snapshot)
             replica.step(message)
 
     async def _copy(self, replica: Replica, message: InstallSnapshot, incoming: Incoming) -> None:
@@ -123,7 +123,7 @@ class PrefixCopies:
         replica = self._replicas.get(GroupId(wanted.group))
         if replica is None or wanted.end_offset > replica.entries.folded_offset:
             return b""
-        replica.entries.copied_until = self._replicas.monotonic() + _COPIED_SECONDS
+        replica.entries.note_copying(self._replicas.monotonic() + _COPIED_SECONDS)
         end_offset = Offset(wanted.end_offset)
         try:
             found = replica.entries.log.read(
