@@ -39,20 +39,31 @@ async def greet(
 class Dialler:
     """Keeps one peer linked, in a task that sleeps while a link exists."""
 
-    __slots__ = ("_backoff", "_config", "_head_start_seconds", "_loop", "_make", "_task", "_wanted")
+    __slots__ = (
+        "_address",
+        "_backoff",
+        "_config",
+        "_head_start_seconds",
+        "_loop",
+        "_new_link",
+        "_task",
+        "_wanted",
+    )
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         config: LinkConfig,
         random: Random,
-        make: Callable[[], tuple[Link, PeerAddress]],
+        address: PeerAddress,
+        new_link: Callable[[], Link],
         *,
         is_lower: bool,
     ) -> None:
         self._loop = loop
         self._config = config
-        self._make = make
+        self._address = address
+        self._new_link = new_link
         # Jitter, so that two brokers that refuse each other's connections do not do so forever.
         self._backoff = Backoff(
             config.redial_seconds_min,
@@ -64,6 +75,10 @@ class Dialler:
         self._wanted = asyncio.Event()
         self._wanted.set()
         self._task = loop.create_task(self._run(), name="peer dialler")
+
+    def set_address(self, address: PeerAddress) -> None:
+        """Dials this address from the next attempt on."""
+        self._address = address
 
     def linked(self) -> None:
         self._backoff.reset()
@@ -87,9 +102,9 @@ class Dialler:
                     await asyncio.sleep(self._backoff.next_s())
 
     async def _dial(self) -> bool:
-        link, address = self._make()
+        link, seconds_max = self._new_link(), self._config.dial_seconds_max
         try:
-            answer = await greet(link, self._loop, address, self._config.dial_seconds_max)
+            answer = await greet(link, self._loop, self._address, seconds_max)
         except OSError:
             return False
         return answer.refusal is HelloRefusal.ACCEPTED and not self._wanted.is_set()

@@ -156,8 +156,8 @@ class Link(asyncio.BufferedProtocol):
         "_transport",
         "calls",
         "closed",
+        "drops_incoming",
         "greeted",
-        "is_deaf",
         "liveness",
         "origin",
         "peer",
@@ -189,7 +189,7 @@ class Link(asyncio.BufferedProtocol):
         self._server = CallServer(config.calls_max, self._answer_call, host.fail)
         self.closed = asyncio.Event()
         """Set when the connection is closed."""
-        self.is_deaf = False
+        self.drops_incoming = False
         """Discards everything that arrives, as if the network had lost it. For tests."""
         self.received_bytes = 0
         self.strayed_count = 0
@@ -216,7 +216,7 @@ class Link(asyncio.BufferedProtocol):
         self.received_bytes += nbytes
         try:
             frames = self._frames.buffer_updated(nbytes)
-            if self.is_deaf:
+            if self.drops_incoming:
                 return
             self.liveness.heard(self._host.clock.monotonic())
             for frame in frames:

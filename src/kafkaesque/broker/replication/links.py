@@ -79,11 +79,10 @@ class _Cut(NamedTuple):
 class _Peer:
     """A broker that must have a link. At most one of `link` and `greeting` is set."""
 
-    __slots__ = ("address", "dialler", "greeting", "incarnation_id", "link", "refusal")
+    __slots__ = ("dialler", "greeting", "incarnation_id", "link", "refusal")
 
-    def __init__(self, address: PeerAddress) -> None:
-        self.address = address
-        self.dialler: Dialler | None = None
+    def __init__(self, dialler: Dialler) -> None:
+        self.dialler = dialler
         self.link: Link | None = None
         self.greeting: Link | None = None
         """The connection on which we sent a hello that is not answered yet."""
@@ -133,8 +132,8 @@ class Links:
         self._peers: dict[NodeId, _Peer] = {}
         self._seeds: dict[NodeId, Link] = {}
         """Brokers to which we introduced ourselves."""
-        self._guests: set[Link] = set()
-        """Brokers that introduced themselves."""
+        self._introduced: set[Link] = set()
+        """Connections of brokers that introduced themselves to us."""
         self._cuts: dict[NodeId, _Cut] = {}
         self._attempt = 0
         self._timer = loop.call_later(config.pulse_seconds, self._pulse)
@@ -155,29 +154,29 @@ class Links:
         for node, address in peers.items():
             known = self._peers.get(node)
             if known is not None:
-                known.address = address
+                known.dialler.set_address(address)
             elif node != self.me.node_id:
-                self._peers[node] = peer = _Peer(address)
-                peer.dialler = Dialler(
+                dialler = Dialler(
                     self._loop,
                     self.config,
                     self._random,
-                    partial(self._new_link, node, peer),
+                    address,
+                    partial(self._new_link, node),
                     is_lower=self.me.node_id < node,
                 )
+                self._peers[node] = _Peer(dialler)
 
     def _forget(self, node: NodeId) -> None:
         peer = self._peers[node]
-        if peer.dialler is not None:
-            peer.dialler.stop()
+        peer.dialler.stop()
         for link in (peer.link, peer.greeting):
             if link is not None:
                 link.end("no longer a peer")
         del self._peers[node]
 
-    def _new_link(self, node: NodeId, peer: _Peer) -> tuple[Link, PeerAddress]:
+    def _new_link(self, node: NodeId) -> Link:
         origin = Origin(True, Purpose.LINK, self._next_attempt(), node)
-        return Link(self, self._loop, origin), peer.address
+        return Link(self, self._loop, origin)
 
     def _next_attempt(self) -> int:
         self._attempt += 1
@@ -223,7 +222,7 @@ class Links:
         if hello.purpose is Purpose.LINK:
             self._establish(link, hello.caller, hello.silence_ms)
         else:
-            self._guests.add(link)
+            self._introduced.add(link)
             link.open(hello.silence_ms)
         link.feed(rest)
 
@@ -231,7 +230,7 @@ class Links:
         peer = self._peers.get(hello.caller.node_id)
         refusal = judge(self.me, hello, peer.link_state if peer else None)
         if refusal is HelloRefusal.ACCEPTED and hello.purpose is Purpose.INTRODUCTION:
-            is_full = len(self._guests) >= self.config.introductions_max
+            is_full = len(self._introduced) >= self.config.introductions_max
             return HelloRefusal.TOO_MANY if is_full else refusal
         return refusal
 
@@ -295,14 +294,13 @@ class Links:
         peer.link = link
         peer.incarnation_id = other.incarnation_id
         peer.refusal = HelloRefusal.ACCEPTED
-        if peer.dialler is not None:
-            peer.dialler.linked()
+        peer.dialler.linked()
         logger.info("linked to %s", link)
         link.open(silence_ms)
         self._notify(self.inbox.reachable, other.node_id)
 
     def lost(self, link: Link, reason: str) -> None:
-        self._guests.discard(link)
+        self._introduced.discard(link)
         node = link.peer.node_id if link.peer is not None else link.origin.node_id
         if node is None:
             return
@@ -316,8 +314,7 @@ class Links:
         if peer.link is link:
             peer.link = None
             logger.info("the link to %s is gone: %s", link, reason)
-            if peer.dialler is not None:
-                peer.dialler.unlinked()
+            peer.dialler.unlinked()
             self._notify(self.inbox.unreachable, node)
 
     def dropped(self, node: NodeId) -> None:
@@ -389,7 +386,7 @@ class Links:
             if peer.link is not None:
                 yield peer.link
         yield from self._seeds.values()
-        yield from self._guests
+        yield from self._introduced
 
     # -- timer and close --------------------------------------------------------------------------
 
@@ -412,7 +409,7 @@ class Links:
         """Flushes and ends every link. No peer is reported as unreachable."""
         self._timer.cancel()
         links = tuple(self._all())
-        diallers = [peer.dialler for peer in self._peers.values() if peer.dialler is not None]
+        diallers = [peer.dialler for peer in self._peers.values()]
         for link in links:
             link.end("this broker stops", flush=True)
         self.set_peers({})
@@ -446,7 +443,7 @@ class Links:
     def _cut_links(self, node: NodeId, cut: _Cut) -> None:
         for link in self._all():
             if link.peer is not None and link.peer.node_id == node:
-                link.is_deaf, link.writer.is_cut = cut
+                link.drops_incoming, link.writer.is_cut = cut
 
 
 def _status(link: Link | None) -> LinkStatus:
