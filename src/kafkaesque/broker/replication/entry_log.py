@@ -475,6 +475,10 @@ class EntryLog:
         monotonic time `until`."""
         self.copied_until = until
 
+    def latest_membership(self) -> Membership:
+        """The last membership in the log, committed or not."""
+        return self._membership_at(self.last_index)
+
     def _membership_at(self, index: LogIndex) -> Membership:
         membership = self._facts.start.membership
         for entry in self._facts.control:

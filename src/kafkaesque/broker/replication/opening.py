@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kafkaesque.broker.raft.config import RaftConfig
 from kafkaesque.broker.raft.core import Raft
@@ -18,7 +18,7 @@ from kafkaesque.model.ids import GroupId, MemberId, Offset
 from kafkaesque.records.batch import read_header
 
 
-class Turns:
+class ElectionJitter:
     """Election jitter: each member draws from its own part of the range, so that members campaign
     one after the other. Pure chance would make the two members left of three draw the same of five
     numbers once in five times; then both campaign, each votes for itself, and nothing happens for a
@@ -29,16 +29,18 @@ class Turns:
     same part; then chance decides within it, as it does for a member that is not a voter.
     """
 
-    __slots__ = ("_group", "_member", "raft")
+    __slots__ = ("_group", "_member", "_membership")
 
-    def __init__(self, member: MemberId, group: GroupId) -> None:
+    def __init__(
+        self, member: MemberId, group: GroupId, membership: Callable[[], Membership]
+    ) -> None:
+        """`membership` returns the latest membership in the group's log."""
         self._member = member
         self._group = group
-        self.raft: Raft | None = None
-        """Created after this object. Until it is set, chance decides."""
+        self._membership = membership
 
     def __call__(self, bound: int) -> int:
-        voters = () if self.raft is None else self.raft.membership.voters
+        voters = self._membership().voters
         count = len(voters)
         if self._member not in voters or count < 2 or bound < count:
             return random.randrange(bound)  # noqa: S311 - keeps candidates apart, hides nothing
@@ -93,6 +95,6 @@ def new_replica(
     *,
     flush_messages: int,
 ) -> Replica:
-    turns = Turns(replicas.member, group)
-    raft = turns.raft = Raft(replicas.member, config, entries, turns, entries.restart())
+    jitter = ElectionJitter(replicas.member, group, entries.latest_membership)
+    raft = Raft(replicas.member, config, entries, jitter, entries.restart())
     return Replica(group, raft, entries, replicas, machine, flush_messages=flush_messages)
