@@ -19,11 +19,11 @@ from typing import Protocol
 import aiohttp
 
 from kafkaesque.model.ids import TimestampMs
-from kafkaesque.sources.rules.backoff import ReconnectBackoff, Trouble
+from kafkaesque.sources.rules.backoff import FailureKind, ReconnectBackoff
 from kafkaesque.sources.rules.cursors import Rewind
 from kafkaesque.sources.rules.frame_processor import StreamProgress
 from kafkaesque.sources.rules.frames import KEEPALIVE, StreamFrame, frame
-from kafkaesque.sources.streams.endpoint import ERROR_BODY_LENGTH_MAX, ConnectionTrouble
+from kafkaesque.sources.streams.endpoint import ERROR_BODY_LENGTH_MAX, ConnectionFailure
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Stream(Protocol):
     def frames(self, progress: StreamProgress | None, rewind_ms: int) -> AsyncIterator[StreamFrame]:
         """Connects, resumes `rewind_ms` before `progress`, and yields frames until the connection ends.
 
-        Raises ConnectionTrouble, aiohttp.ClientError or TimeoutError on failure.
+        Raises ConnectionFailure, aiohttp.ClientError or TimeoutError on failure.
         """
         ...
 
@@ -79,14 +79,14 @@ class ReconnectingStream:
     async def run(self) -> None:
         while True:
             started_s = time.monotonic()
-            trouble, text, asked_s = await self._read_once()
+            kind, text, asked_s = await self._read_once()
             if time.monotonic() - started_s >= self._steady_s:
                 self._backoff.succeeded()
-            wait_s = self._backoff.wait_s(trouble, random.random(), asked_s)  # noqa: S311
+            wait_s = self._backoff.wait_s(kind, random.random(), asked_s)  # noqa: S311
             logger.warning(
                 "%s: %s (%s); reconnecting in %.2f s",
                 self._stream.name,
-                trouble.value,
+                kind.value,
                 text,
                 wait_s,
             )
@@ -102,7 +102,7 @@ class ReconnectingStream:
         )
         await processed.wait()
 
-    async def _read_once(self) -> tuple[Trouble, str, float | None]:
+    async def _read_once(self) -> tuple[FailureKind, str, float | None]:
         connected = False
         self.connections += 1
         try:
@@ -114,12 +114,12 @@ class ReconnectingStream:
                     connected = True
                     read_ms = TimestampMs(time.time_ns() // 1_000_000)
                     await self._queue.put(QueuedFrame(self._stream.name, item, read_ms))
-        except ConnectionTrouble as error:
-            return error.trouble, str(error), error.asked_s
+        except ConnectionFailure as error:
+            return error.kind, str(error), error.asked_s
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            trouble = Trouble.DROPPED if connected else Trouble.NETWORK
-            return trouble, f"{type(error).__name__}: {error}"[:ERROR_BODY_LENGTH_MAX], None
-        return Trouble.DROPPED, "the server ended the stream", None
+            kind = FailureKind.DROPPED if connected else FailureKind.NETWORK
+            return kind, f"{type(error).__name__}: {error}"[:ERROR_BODY_LENGTH_MAX], None
+        return FailureKind.DROPPED, "the server ended the stream", None
 
 
 async def _generator(

@@ -1,4 +1,4 @@
-"""Waits before the next connection, by network and class of failure. Pure.
+"""Waits before the next connection, by network and kind of failure. Pure.
 
 X documents its schedule (docs.x.com, Handling disconnections) and we follow it exactly. Jetstream
 and Mastodon document none beyond HTTP's own; theirs is the usual doubling. Every wait is jittered
@@ -13,18 +13,18 @@ from enum import Enum
 from kafkaesque.model.backoff import backoff_s
 
 
-class Trouble(Enum):
-    """The class of a connection failure."""
+class FailureKind(Enum):
+    """The kind of a connection failure."""
 
     DROPPED = "dropped"
-    """It was up, and ended."""
+    """The connection was established and ended later."""
     NETWORK = "network"
-    """It did not come up: refused, reset, no route, no answer."""
+    """The connection was not established: refused, reset, no route, no response."""
     HTTP = "http"
-    """The server answered with an error that may pass."""
+    """The server responded with an error that may be temporary."""
     RATE_LIMITED = "rate limited"
     FORBIDDEN = "forbidden"
-    """Token wrong or missing, or not entitled. Will not pass by waiting, but tokens get renewed."""
+    """The token is wrong, missing or lacks the right. Waiting does not help, but the token may be renewed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +45,25 @@ class BackoffSchedule:
 
 _DOUBLING = BackoffSchedule(first_s=0.5, most_s=60.0, doubles=True)
 _USUAL = {
-    Trouble.DROPPED: BackoffSchedule(first_s=0.0, most_s=30.0, step_s=0.5),
-    Trouble.NETWORK: _DOUBLING,
-    Trouble.HTTP: BackoffSchedule(first_s=1.0, most_s=120.0, doubles=True),
-    Trouble.RATE_LIMITED: BackoffSchedule(first_s=30.0, most_s=600.0, doubles=True),
-    Trouble.FORBIDDEN: BackoffSchedule(first_s=30.0, most_s=600.0, doubles=True),
+    FailureKind.DROPPED: BackoffSchedule(first_s=0.0, most_s=30.0, step_s=0.5),
+    FailureKind.NETWORK: _DOUBLING,
+    FailureKind.HTTP: BackoffSchedule(first_s=1.0, most_s=120.0, doubles=True),
+    FailureKind.RATE_LIMITED: BackoffSchedule(first_s=30.0, most_s=600.0, doubles=True),
+    FailureKind.FORBIDDEN: BackoffSchedule(first_s=30.0, most_s=600.0, doubles=True),
 }
-SCHEDULES: dict[str, dict[Trouble, BackoffSchedule]] = {
+SCHEDULES: dict[str, dict[FailureKind, BackoffSchedule]] = {
     "bluesky": _USUAL,
     "mastodon": _USUAL,
     "x": {
         # "Once an established connection drops, attempt to reconnect immediately."
-        Trouble.DROPPED: BackoffSchedule(first_s=0.0, most_s=16.0, step_s=0.25),
+        FailureKind.DROPPED: BackoffSchedule(first_s=0.0, most_s=16.0, step_s=0.25),
         # "TCP/IP: back off linearly by 250 ms, up to 16 s."
-        Trouble.NETWORK: BackoffSchedule(first_s=0.25, most_s=16.0, step_s=0.25),
+        FailureKind.NETWORK: BackoffSchedule(first_s=0.25, most_s=16.0, step_s=0.25),
         # "HTTP errors: exponentially, from 5 s, up to 320 s."
-        Trouble.HTTP: BackoffSchedule(first_s=5.0, most_s=320.0, doubles=True),
+        FailureKind.HTTP: BackoffSchedule(first_s=5.0, most_s=320.0, doubles=True),
         # "429: exponentially, from 1 minute."
-        Trouble.RATE_LIMITED: BackoffSchedule(first_s=60.0, most_s=900.0, doubles=True),
-        Trouble.FORBIDDEN: BackoffSchedule(first_s=60.0, most_s=900.0, doubles=True),
+        FailureKind.RATE_LIMITED: BackoffSchedule(first_s=60.0, most_s=900.0, doubles=True),
+        FailureKind.FORBIDDEN: BackoffSchedule(first_s=60.0, most_s=900.0, doubles=True),
     },
 }
 
@@ -74,24 +74,24 @@ class ReconnectBackoff:
     def __init__(self, network: str, scale: float = 1.0) -> None:
         self._schedules = SCHEDULES[network]
         self._scale = scale
-        self._trouble: Trouble | None = None
+        self._kind: FailureKind | None = None
         self._attempt = 0
 
     def succeeded(self) -> None:
-        """Something useful arrived: the next trouble is the first of its row again."""
-        self._trouble = None
+        """Restarts the schedule: the next failure counts as the first of its kind."""
+        self._kind = None
         self._attempt = 0
 
-    def wait_s(self, trouble: Trouble, chance: float, asked_s: float | None = None) -> float:
-        """The wait after `trouble`; `chance` is drawn from [0, 1), `asked_s` is what the server asks.
+    def wait_s(self, kind: FailureKind, chance: float, asked_s: float | None = None) -> float:
+        """The wait after a failure. `chance` is drawn from [0, 1), `asked_s` is the wait that the server asks for.
 
-        A new class of trouble begins its own row: a server that comes back from a network outage
-        with a 429 is not waited for as if it had said so all along.
+        A failure of another kind starts its own schedule: the first 429 after a network outage does not
+        count the attempts of the outage.
         """
-        if trouble is not self._trouble:
-            self._trouble = trouble
+        if kind is not self._kind:
+            self._kind = kind
             self._attempt = 0
-        full_s = self._schedules[trouble].wait_s(self._attempt)
+        full_s = self._schedules[kind].wait_s(self._attempt)
         self._attempt += 1
         if asked_s is not None and asked_s > full_s:
             return asked_s

@@ -13,7 +13,7 @@ from yarl import URL
 
 from kafkaesque.model.ids import TimestampMs
 from kafkaesque.sources.config import SourceConfig
-from kafkaesque.sources.rules.backoff import Trouble
+from kafkaesque.sources.rules.backoff import FailureKind
 from kafkaesque.sources.rules.frames import (
     OVERSIZED,
     EventSplitter,
@@ -33,12 +33,12 @@ ERROR_BODY_LENGTH_MAX = 300
 USER_AGENT = "kafkaesque-source/1"
 
 
-class ConnectionTrouble(Exception):
+class ConnectionFailure(Exception):
     """A connection failed or was lost. `asked_s` is how long the server asks to wait."""
 
-    def __init__(self, trouble: Trouble, text: str, asked_s: float | None = None) -> None:
+    def __init__(self, kind: FailureKind, text: str, asked_s: float | None = None) -> None:
         super().__init__(text)
-        self.trouble = trouble
+        self.kind = kind
         self.asked_s = asked_s
 
 
@@ -67,7 +67,7 @@ class Endpoint:
         except aiohttp.WSServerHandshakeError as error:
             headers: Mapping[str, str] = error.headers or {}
             text = f"HTTP {error.status} {error.message}"
-            raise http_trouble(error.status, headers, text, time.time()) from None
+            raise http_failure(error.status, headers, text, time.time()) from None
 
     @asynccontextmanager
     async def get(self, url: URL) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -89,13 +89,13 @@ def new_session(token: str | None, config: SourceConfig) -> aiohttp.ClientSessio
 
 
 async def read_page(response: aiohttp.ClientResponse) -> bytes:
-    """The body of a REST page. Raises ConnectionTrouble if it is too large."""
+    """The body of a REST page. Raises ConnectionFailure if it is too large."""
     body = b""
     while chunk := await response.content.read(READ_BYTES):
         body += chunk
         if len(body) > PAGE_SIZE_BYTES_MAX:
-            raise ConnectionTrouble(
-                Trouble.HTTP, f"the page is larger than {PAGE_SIZE_BYTES_MAX} bytes"
+            raise ConnectionFailure(
+                FailureKind.HTTP, f"the page is larger than {PAGE_SIZE_BYTES_MAX} bytes"
             )
     return body
 
@@ -132,7 +132,7 @@ async def websocket_frames(
         elif message.type is aiohttp.WSMsgType.BINARY:
             data = message.data
         elif message.type is aiohttp.WSMsgType.ERROR:
-            raise ConnectionTrouble(Trouble.DROPPED, f"WebSocket error: {socket.exception()}")
+            raise ConnectionFailure(FailureKind.DROPPED, f"WebSocket error: {socket.exception()}")
         else:
             return
         if len(data) > size_bytes_max:
@@ -142,22 +142,22 @@ async def websocket_frames(
 
 
 async def check_status(response: aiohttp.ClientResponse, now_s: float) -> None:
-    """Raises ConnectionTrouble for a response that is an error."""
+    """Raises ConnectionFailure for a response that is an error."""
     if response.status < 400:
         return
     body = (await response.content.read(ERROR_BODY_LENGTH_MAX)).decode("utf-8", "replace")
-    raise http_trouble(response.status, response.headers, f"HTTP {response.status} {body}", now_s)
+    raise http_failure(response.status, response.headers, f"HTTP {response.status} {body}", now_s)
 
 
-def http_trouble(
+def http_failure(
     status: int, headers: Mapping[str, str], text: str, now_s: float
-) -> ConnectionTrouble:
+) -> ConnectionFailure:
     """Classifies an HTTP error status, with the wait that the server asks for."""
     if status in (420, 429):
-        return ConnectionTrouble(Trouble.RATE_LIMITED, text, asked_wait_s(headers, now_s))
+        return ConnectionFailure(FailureKind.RATE_LIMITED, text, asked_wait_s(headers, now_s))
     if status in (401, 403):
-        return ConnectionTrouble(Trouble.FORBIDDEN, text)
-    return ConnectionTrouble(Trouble.HTTP, text, asked_wait_s(headers, now_s))
+        return ConnectionFailure(FailureKind.FORBIDDEN, text)
+    return ConnectionFailure(FailureKind.HTTP, text, asked_wait_s(headers, now_s))
 
 
 def asked_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:

@@ -12,13 +12,13 @@ import msgspec
 from yarl import URL
 
 from kafkaesque.sources.rules import cursors, mastodon
-from kafkaesque.sources.rules.backoff import Trouble
+from kafkaesque.sources.rules.backoff import FailureKind
 from kafkaesque.sources.rules.frame_processor import StreamProgress
 from kafkaesque.sources.rules.frames import MESSAGE, EventSplitter, StreamFrame, frame
 from kafkaesque.sources.rules.parsing import FrameError
 from kafkaesque.sources.streams.endpoint import (
     PAGES_MAX,
-    ConnectionTrouble,
+    ConnectionFailure,
     Endpoint,
     read_page,
     response_frames,
@@ -100,7 +100,7 @@ class MastodonStream:
             try:
                 largest = mastodon.largest_id(body)
             except FrameError as error:
-                raise ConnectionTrouble(Trouble.HTTP, f"invalid page: {error}") from None
+                raise ConnectionFailure(FailureKind.HTTP, f"invalid page: {error}") from None
             if largest is None or largest <= least:
                 return
             yield body, largest

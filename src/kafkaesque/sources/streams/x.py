@@ -17,13 +17,13 @@ from yarl import URL
 
 from kafkaesque.model.ids import TimestampMs
 from kafkaesque.sources.rules import cursors, x
-from kafkaesque.sources.rules.backoff import Trouble
+from kafkaesque.sources.rules.backoff import FailureKind
 from kafkaesque.sources.rules.frame_processor import StreamProgress
 from kafkaesque.sources.rules.frames import MESSAGE, LineSplitter, StreamFrame, frame
 from kafkaesque.sources.rules.parsing import FrameError
 from kafkaesque.sources.streams.endpoint import (
     PAGES_MAX,
-    ConnectionTrouble,
+    ConnectionFailure,
     Endpoint,
     check_status,
     now_ms,
@@ -102,8 +102,8 @@ class XStream:
                 }
                 async for line in self._pages(url.with_query(query)):
                     yield _unsettled(frame(MESSAGE, line))
-        except ConnectionTrouble as error:
-            if error.trouble is not Trouble.FORBIDDEN:
+        except ConnectionFailure as error:
+            if error.kind is not FailureKind.FORBIDDEN:
                 raise
             logger.warning(
                 "x: this token has no access to recent search; posts of the gap are lost"
@@ -116,7 +116,7 @@ class XStream:
             try:
                 lines, token = x.page_lines(body)
             except FrameError as error:
-                raise ConnectionTrouble(Trouble.HTTP, f"invalid page: {error}") from None
+                raise ConnectionFailure(FailureKind.HTTP, f"invalid page: {error}") from None
             for line in lines:
                 yield line
             if token is None:
@@ -132,7 +132,7 @@ class XStream:
         try:
             present = msgspec.json.decode(body, type=x.XRules).data
         except msgspec.DecodeError as error:
-            raise ConnectionTrouble(Trouble.HTTP, f"invalid list of rules: {error}") from None
+            raise ConnectionFailure(FailureKind.HTTP, f"invalid list of rules: {error}") from None
         add, remove = x.rule_changes(present, endpoint.tags, endpoint.label)
         if add:
             rules = [{"value": rule.value, "tag": rule.tag} for rule in add]
