@@ -26,7 +26,7 @@ from kafkaesque.chat.client.rules.terminal_input import Keyboard
 from kafkaesque.chat.client.screen import ScreenFrame, draw, printable
 from kafkaesque.chat.client.session import ChatSession, now_ms
 from kafkaesque.cli.failures import CannotConnect, CommandFailure
-from kafkaesque.cli.lines_in import lines_of
+from kafkaesque.cli.stdin_lines import read_lines
 from kafkaesque.edge.client import ClientClosed, EdgeClient, RequestFailed
 from kafkaesque.edge.client_state import Credentials
 
@@ -211,7 +211,7 @@ class PlainClient:
     async def run(self) -> None:
         printing = asyncio.create_task(self._print_loop())
         try:
-            async for line in lines_of(sys.stdin.buffer):
+            async for line in read_lines(sys.stdin.buffer):
                 if not await self._runner.run(line):
                     return
                 self._session.changed.set()

@@ -1,4 +1,4 @@
-"""Every kind of standard input."""
+"""Lines of standard input from a file, a pipe and /dev/null."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from typing import BinaryIO
 
 import uvloop
 
-from kafkaesque.cli.lines_in import LINES_AHEAD_MAX, lines_of
+from kafkaesque.cli.stdin_lines import LINES_AHEAD_MAX, read_lines
 
 
 def read(stream: BinaryIO) -> list[str]:
-    async def all_of_it() -> list[str]:
-        return [line async for line in lines_of(stream)]
+    async def all_lines() -> list[str]:
+        return [line async for line in read_lines(stream)]
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(all_of_it())
+        return runner.run(all_lines())
 
 
 def test_file_is_read_to_its_end(tmp_path: Path) -> None:
     lines = [f"line {number}\n" for number in range(3 * LINES_AHEAD_MAX)]
-    path = tmp_path / "said"
+    path = tmp_path / "input"
     path.write_text("".join(lines))
     with path.open("rb") as file:
         assert read(file) == lines
 
 
 def test_empty_input_has_no_lines() -> None:
-    with open(os.devnull, "rb") as nothing:
-        assert read(nothing) == []
+    with open(os.devnull, "rb") as empty:
+        assert read(empty) == []
 
 
 def test_pipe_is_read_while_it_is_open_and_may_be_abandoned() -> None:
     source, sink = os.pipe()
 
     async def first(stream: BinaryIO) -> str:
-        return await anext(lines_of(stream))
+        return await anext(read_lines(stream))
 
     with os.fdopen(source, "rb") as stream, os.fdopen(sink, "wb", buffering=0) as writer:
         writer.write(b"hello\n")

@@ -1,4 +1,4 @@
-"""Lines of standard input for an event loop: from a terminal, a pipe, a file or /dev/null.
+"""Reads lines from standard input in an event loop: from a terminal, a pipe, a file or /dev/null.
 
 An event loop cannot wait for a regular file (epoll rejects it), so a daemon thread reads. A daemon thread
 that is blocked in a read does not keep the program from exiting.
@@ -15,8 +15,8 @@ from typing import BinaryIO
 LINES_AHEAD_MAX = 100
 
 
-async def lines_of(stream: BinaryIO) -> AsyncIterator[str]:
-    """Lines of `stream` until its end. Reads at most LINES_AHEAD_MAX lines ahead."""
+async def read_lines(stream: BinaryIO) -> AsyncIterator[str]:
+    """Yields the lines of `stream` until its end. Reads at most LINES_AHEAD_MAX lines ahead."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[bytes] = asyncio.Queue()
     room = threading.Semaphore(LINES_AHEAD_MAX)
