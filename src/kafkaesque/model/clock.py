@@ -1,4 +1,8 @@
-"""The clock interface. Code that depends on time receives a Clock and never reads system time."""
+"""The clock interface.
+
+The broker's timeouts, sessions, leases and retention use a Clock, so that tests and the simulation control
+time. Rules receive the time and never read it. Code at sockets, measurements and the services read system time.
+"""
 
 from __future__ import annotations
 
