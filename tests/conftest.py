@@ -1,4 +1,4 @@
-"""What holds for every test of this tree."""
+"""pytest hooks for all tests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import kafkaesque
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell starts what it runs in the background with Ctrl-C ignored, and the processes that tests
-    # start and interrupt would inherit it.
+    # A shell starts background jobs with SIGINT ignored. The processes that tests start and interrupt
+    # would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

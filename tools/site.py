@@ -1,10 +1,10 @@
-"""The site: every Markdown document of the repository as HTML, with navigation, made into site/.
+"""The site: every Markdown document of the repository as HTML, with navigation, written to site/.
 
     python tools/site.py [DIRECTORY]
 
-Pages keep their paths (docs/RAFT.md is docs/RAFT.html, README.md is index.html), so links stay what
-they are. A link that leads nowhere fails the build. Nothing on a page comes from outside. Needs
-markdown-it-py and Pygments, which rich brings, and Jinja2, which the console brings.
+Pages keep their paths (docs/RAFT.md is docs/RAFT.html, README.md is index.html), so links do not
+change. A broken link fails the build. Pages load nothing from other hosts. Needs markdown-it-py and
+Pygments (dependencies of rich) and Jinja2 (a dependency of the console).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "docs/ORIGINS.md",
     ),
 }
-"""Documents that are named nowhere here stand in a last section, so that none is lost."""
+"""Documents that are not listed here appear in a last section, so that none is missing."""
 
 TEMPLATE = """\
 <!doctype html>
@@ -132,7 +132,7 @@ th, td { border-bottom: 1px solid var(--line); padding: .35rem .9rem .35rem 0; t
 
 @dataclass(frozen=True)
 class Page:
-    """A document: where it stands in the repository, and in the site."""
+    """A document: its path in the repository, its title and its address in the site."""
 
     source: str
     title: str
@@ -141,7 +141,7 @@ class Page:
 
 @dataclass
 class Site:
-    """What is built, and what was found wrong on the way."""
+    """The site being built, and the errors found so far."""
 
     root: Path
     pages: dict[str, Page]
@@ -151,7 +151,7 @@ class Site:
     wanted_anchors: list[tuple[str, str, str]] = field(default_factory=list)
 
     def target(self, page: Page, link: str) -> str:
-        """Where `link` of a page leads in the site, relative to that page."""
+        """The address of a page's `link` in the site, relative to that page."""
         parts = urlsplit(link)
         if parts.scheme in ("http", "https", "mailto"):
             return link
@@ -281,7 +281,7 @@ def style() -> str:
 
 
 def build(root: Path, directory: Path) -> list[str]:
-    """Write the site; what is wrong with the documents comes back as sentences."""
+    """Writes the site. Returns the errors found in the documents, one sentence each."""
     site = Site(root, find_pages(root))
     shutil.rmtree(directory, ignore_errors=True)
     template = Environment(autoescape=True).from_string(TEMPLATE)

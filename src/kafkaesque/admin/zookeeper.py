@@ -89,7 +89,7 @@ def session_name(owner: int) -> str | None:
 
 
 def stat_row(stat: Any) -> dict[str, Any]:
-    """A node's ZnodeStat by telling names; times are milliseconds since the epoch."""
+    """A node's ZnodeStat with readable field names; times are milliseconds since the epoch."""
     return {
         "version": stat.version,
         "children": stat.numChildren,

@@ -1,4 +1,4 @@
-"""Which connections are admitted in the old flow."""
+"""Connections that are admitted in the old flow (the transaction protocol before KIP-890)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_older_connection_is_rejected_every_time() -> None:
     assert not fence.admits(1.0)
 
 
-def test_connections_that_ask_for_an_identity_and_that_use_it_may_be_two() -> None:
+def test_identity_may_be_requested_and_used_over_different_connections() -> None:
     fence = ConnectionFence(init=3.0)
     assert fence.admits(2.0)
     assert fence.admits_init(3.0)
@@ -29,7 +29,7 @@ def test_new_identity_is_admitted_over_any_connection() -> None:
     assert fence.admits(1.0)
 
 
-def test_coordinator_that_took_over_hears_no_connection_from_before() -> None:
+def test_coordinator_rejects_connections_older_than_its_takeover() -> None:
     fence = ConnectionFence(since=5.0)
     assert not fence.admits(4.0)
     assert not fence.admits_init(4.0)
@@ -37,7 +37,7 @@ def test_coordinator_that_took_over_hears_no_connection_from_before() -> None:
     assert fence.admits_init(6.0)
 
 
-def test_producers_do_not_hear_of_each_other() -> None:
+def test_producers_do_not_affect_each_other() -> None:
     newest = NewestConnections(10)
     assert newest.admits("a", 2.0)
     assert newest.admits("b", 1.0)

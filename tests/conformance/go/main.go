@@ -1,4 +1,4 @@
-// franz-go, told what to do by JSON lines on standard input.
+// Runs franz-go: reads one request per line as JSON from standard input.
 package main
 
 import (
@@ -90,7 +90,7 @@ type request struct {
 	Value           []byte `json:"value"`
 }
 
-// consumer keeps, beside the client, what was handed out and not yet committed.
+// consumer is a client and the partitions that are assigned to it.
 type consumer struct {
 	client   *kgo.Client
 	mu       sync.Mutex
@@ -162,7 +162,7 @@ func (p *program) perform(req *request) (any, error) {
 	case "commit":
 		return nil, c.client.CommitUncommittedOffsets(context.Background())
 	case "seek":
-		// Taken out and put back: SetOffsets would leave what is buffered to be polled first.
+		// Remove and add the partition again: after SetOffsets, polls would first return buffered records.
 		c.client.RemoveConsumePartitions(map[string][]int32{req.Topic: {req.Partition}})
 		c.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{
 			req.Topic: {req.Partition: kgo.NewOffset().At(req.Offset)},
@@ -364,7 +364,7 @@ func (p *program) offsetForTime(req *request) (any, error) {
 		return nil, err
 	}
 	found, _ := listed.Lookup(req.Topic, req.Partition)
-	// kadm answers the end offset, without a timestamp, where there is no such record.
+	// If there is no such record, kadm returns the end offset without a timestamp.
 	if found.Err != nil || found.Timestamp < 0 {
 		return nil, found.Err
 	}

@@ -29,13 +29,13 @@ import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** Apache Kafka's own Java client, told what to do by JSON lines on standard input. */
+/** Runs Apache Kafka's Java client: reads one request per line as JSON from standard input. */
 public final class Conformance {
     static final ObjectMapper JSON = new ObjectMapper();
     private static final Base64.Encoder ENCODE = Base64.getEncoder();
     private static final Base64.Decoder DECODE = Base64.getDecoder();
 
-    /** A consumer belongs to one thread, as KafkaConsumer demands. */
+    /** A consumer with its own thread, because KafkaConsumer is not thread-safe. */
     private record Handle(KafkaConsumer<byte[], byte[]> consumer, ExecutorService thread) {}
 
     private final String bootstrap;

@@ -1,4 +1,4 @@
-// kafkajs, told what to do by JSON lines on standard input.
+// Runs kafkajs: reads one request per line as JSON from standard input.
 import { randomUUID } from 'node:crypto'
 import { createInterface } from 'node:readline'
 import kafkajs from 'kafkajs'
@@ -45,7 +45,7 @@ async function produce (request) {
       ...(m.timestamp_ms === null ? {} : { timestamp: String(m.timestamp_ms) })
     }))
     const offsets = new Array(messages.length).fill(-1)
-    // One request for all, or many small ones where the test wants many.
+    // One request for all messages, or many small ones if the test asks for batches.
     const size = request.batch_bytes === null ? messages.length : 20
     for (let from = 0; from < messages.length; from += size) {
       const part = messages.slice(from, from + size)
@@ -85,7 +85,7 @@ async function open (request) {
     state.assigned = Object.entries(payload.memberAssignment).flatMap(
       ([topic, partitions]) => partitions.map(partition => [topic, partition])
     )
-    // What another member owns now is no longer ours to commit.
+    // Do not commit positions of partitions that another member owns now.
     const ours = new Set(state.assigned.map(([topic, partition]) => `${topic}/${partition}`))
     for (const key of state.positions.keys()) if (!ours.has(key)) state.positions.delete(key)
   })
@@ -172,7 +172,7 @@ const operations = {
       admin.fetchTopicOffsets(request.topic)
     ])
     const of = rows => Number(rows.find(row => row.partition === request.partition).offset)
-    // It answers the end offset where there is no such record.
+    // If there is no such record, kafkajs returns the end offset.
     return of(found) === of(end) ? null : of(found)
   }),
   watermarks: request => withAdmin(async admin => {

@@ -22,7 +22,7 @@ class ApiUnsupported(Exception):
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of an error code, or its number if it is not one of Kafka 4.3's."""
+    """Kafka's name for an error code, or its number if Kafka 4.3 does not define it."""
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -30,5 +30,5 @@ def error_name(code: int) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """The text of an error, also of one that has none (`TimeoutError()`)."""
+    """The text of an error. An error without text gets its type's name, a `TimeoutError()` "timed out"."""
     return str(error) or ("timed out" if isinstance(error, TimeoutError) else type(error).__name__)

@@ -140,7 +140,7 @@ class _Scan:
             messages = self.consumer.consume(CONSUME_MESSAGES, CONSUME_SECONDS)
             found = self._matching(self._within_ranges(messages, {}, set()))
             self.progress.matched += len(found)
-            # Of a burst only the newest records are sent; otherwise the page would lag more and more.
+            # Only the newest records of a burst are sent; otherwise the page would lag further and further.
             self._report(found[-self.plan.query.limit :])
 
     @property

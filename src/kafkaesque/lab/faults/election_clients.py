@@ -35,7 +35,7 @@ class RunningClient:
     changes: list[dict[str, int | str | bool]] = field(default_factory=list)
 
     def has_since(self, what: str) -> dict[str, int | str | bool] | None:
-        """The newest change of `what`, if the client holds it since then."""
+        """The change with which the client acquired `what`; None if it does not hold it now."""
         newest = next((one for one in reversed(self.changes) if one["what"] == what), None)
         return newest if newest is not None and newest["has"] else None
 

@@ -1,5 +1,5 @@
-/* Moves the wall clock of one process: CLOCK_REALTIME plus the nanoseconds that stand in the file
- * KAFKAESQUE_CLOCK names, which may change at any moment. Monotonic clocks are left alone. */
+/* Shifts the wall clock of one process: adds the nanoseconds in the file named by KAFKAESQUE_CLOCK to
+ * CLOCK_REALTIME. The file may change at any time. Monotonic clocks are not changed. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -26,7 +26,7 @@ __attribute__((constructor)) static void begin(void)
 
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
-    /* The system call itself: the C library's own symbol is the one replaced here. */
+    /* The system call, because this function replaces the C library's symbol. */
     long failed = syscall(SYS_clock_gettime, clock, now);
     if (failed == 0 && shift_ns && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
         int64_t total = (int64_t)now->tv_sec * 1000000000 + now->tv_nsec + *shift_ns;

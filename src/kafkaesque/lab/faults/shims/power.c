@@ -1,18 +1,18 @@
-/* Writes down what a process made durable, so that a power cut can be played after kill -9.
+/* Records what a process made durable, so that a power cut can be simulated after kill -9.
  *
- * For files under KAFKAESQUE_POWER_ROOT one line each into KAFKAESQUE_POWER_JOURNAL, fields apart by
- * tabs (read by lab/faults/power.py):
+ * Writes one line per operation on files under KAFKAESQUE_POWER_ROOT to KAFKAESQUE_POWER_JOURNAL. Fields
+ * are separated by tabs; lab/faults/power.py reads them:
  *
- *   B id size path     a sync of a file begins that is this long
+ *   B id size path     a sync of a file of this size begins
  *   D id path          a sync of a directory begins; N lines follow
- *   N id path          a name that was in it
+ *   N id path          an entry of that directory
  *   E id               that sync succeeded
  *   O position hex path   these bytes are about to be overwritten
- *   T size path        cut or grown to this size
- *   R backup old new   renamed; backup is a link to what `new` was before, or -
+ *   T size path        truncated or extended to this size
+ *   R backup old new   renamed; backup is a link to the file that `new` named before, or -
  *   U backup path      removed; backup is a link to it
  *
- * What is durable is what was there when a sync that succeeded BEGAN. */
+ * Durable is only what existed when a successful sync BEGAN. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-/* Slows down the disk of one process: every sync takes the microseconds longer that stand in the file
- * KAFKAESQUE_SLOW names, which may change at any moment. */
+/* Slows down the disk of one process: delays every sync by the microseconds in the file named by
+ * KAFKAESQUE_SLOW. The file may change at any time. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@ __attribute__((constructor)) static void begin(void)
 static void wait_a_while(void)
 {
     int64_t left = delay_us ? *delay_us : 0;
-    /* In pieces, so that a shorter delay also applies to callers that already wait. */
+    /* In pieces, so that a shorter delay also applies to callers that are already waiting. */
     while (left > 0 && *delay_us > 0) {
         useconds_t piece = left < 10000 ? (useconds_t)left : 10000;
         usleep(piece);
