@@ -1,4 +1,4 @@
-"""Brokers that were lost are named to clients for a while longer."""
+"""Brokers that were lost recently are still listed to clients for a while."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkaesque.model.ids import NodeId
 ONE, TWO = NodeId(1), NodeId(2)
 
 
-def test_lost_broker_is_named_for_a_while_and_a_second_loss_starts_the_time_again() -> None:
+def test_lost_broker_is_listed_for_a_while_and_a_second_loss_restarts_the_timer() -> None:
     planned: list[tuple[float, Callable[[], None]]] = []
     lost = RecentlyLost(lambda seconds, action: planned.append((seconds, action)))
     assert ONE not in lost

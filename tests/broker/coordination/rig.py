@@ -1,4 +1,4 @@
-"""A machine for tests: sessions by name, writes with one call, zxids that count by themselves."""
+"""A coordination state machine for tests: two open sessions, writes with one call, automatic zxids."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PASSWORD = b"p" * 16
 
 
 class Rig:
-    """Applies commands one after the other; sessions ALICE and BOB are open."""
+    """Applies commands one after the other. The sessions ALICE and BOB are open from the start."""
 
     def __init__(self, machine: Machine | None = None) -> None:
         self.machine = machine or Machine()

@@ -1,4 +1,4 @@
-"""What concerns the registry as a whole; the stories are in tests/scripts/groups."""
+"""The registry as a whole. Scenarios of single groups are in tests/scripts/groups."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def test_registry_is_loaded_once() -> None:
         driver.registry.loaded(driver.now)
 
 
-def test_damaged_record_is_named_as_such() -> None:
+def test_damaged_record_raises_corrupt_message() -> None:
     with pytest.raises(CorruptMessage):
         GroupRegistry(GroupConfig(), lambda: "id").replay(KAFKA["group_key_2"], b"\0\3\0")
 
 
-def test_own_group_record_replayed_after_the_group_moved_on_changes_nothing() -> None:
+def test_group_record_that_commits_after_the_next_rebalance_began_changes_nothing() -> None:
     driver = Driver()
     driver.join(client_id="a")
     driver.advance(0)
@@ -65,7 +65,7 @@ def test_own_group_record_replayed_after_the_group_moved_on_changes_nothing() ->
     assert counts[GroupState.PREPARING_REBALANCE] == 1
 
 
-def test_rejected_first_join_makes_no_group() -> None:
+def test_rejected_first_join_creates_no_group() -> None:
     driver = Driver()
     token = driver.join(protocols=())
     assert driver.joined(token).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -73,7 +73,7 @@ def test_rejected_first_join_makes_no_group() -> None:
     assert list(driver.registry.group_ids()) == []
 
 
-def test_figures_follow_the_groups() -> None:
+def test_counts_match_the_groups() -> None:
     driver = Driver()
     members, generation_id = driver.stable_group("a", "b")
     driver.commit("t", 1, member_id=members[0], generation_id=generation_id)
@@ -119,7 +119,7 @@ def test_heartbeats_of_many_groups_do_not_grow_the_heap() -> None:
     assert driver.registry.next_deadline() == 60.0
 
 
-def test_deleted_group_takes_its_promised_ids_with_it() -> None:
+def test_deleting_a_group_removes_its_pending_member_ids() -> None:
     driver = Driver()
     driver.join(api_version=4)
     driver.finish(driver.registry.delete_groups(("g",), driver.new_token(), driver.now))

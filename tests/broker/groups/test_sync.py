@@ -1,4 +1,4 @@
-"""Corners of SyncGroup and Heartbeat; the stories are in tests/scripts/groups."""
+"""Edge cases of SyncGroup and Heartbeat. Scenarios are in tests/scripts/groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkaesque.model.errors import ErrorCode
         ("consumer", "sticky", ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
-def test_protocol_that_the_member_believes_in_is_checked(
+def test_protocol_in_the_request_must_match_the_group(
     protocol_type: str | None, protocol_name: str | None, error: ErrorCode
 ) -> None:
     driver = Driver()
@@ -35,7 +35,7 @@ def test_protocol_that_the_member_believes_in_is_checked(
     assert driver.synced(token).error is error
 
 
-def test_member_that_the_leader_forgot_gets_an_empty_assignment() -> None:
+def test_member_without_an_assignment_from_the_leader_gets_an_empty_one() -> None:
     driver = Driver()
     tokens = [driver.join(client_id=name) for name in "ab"]
     driver.advance(0)
@@ -46,7 +46,7 @@ def test_member_that_the_leader_forgot_gets_an_empty_assignment() -> None:
     assert driver.synced(waiting).error is ErrorCode.NONE
 
 
-def test_assignment_of_a_follower_is_not_read() -> None:
+def test_assignment_sent_by_a_follower_is_ignored() -> None:
     driver = Driver()
     tokens = [driver.join(client_id=name) for name in "ab"]
     driver.advance(0)
@@ -57,7 +57,7 @@ def test_assignment_of_a_follower_is_not_read() -> None:
     assert driver.synced(waiting).assignment == b"yours"
 
 
-def test_heartbeat_of_an_old_generation_does_not_prolong_the_session() -> None:
+def test_heartbeat_of_an_old_generation_does_not_extend_the_session() -> None:
     driver = Driver()
     members, generation_id = driver.stable_group("a", session_timeout_ms=10_000)
     driver.advance(9)

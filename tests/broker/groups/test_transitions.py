@@ -29,7 +29,7 @@ KAFKA_PREVIOUS_STATES = {
 }
 
 
-def test_table_allows_what_kafka_allows() -> None:
+def test_table_allows_the_same_transitions_as_kafka() -> None:
     seen: dict[GroupState, set[GroupState]] = {state: set() for state in GroupState}
     for (before, _), after in TABLE.items():
         seen[after].add(before)
@@ -46,5 +46,5 @@ def test_every_state_but_dead_answers_heartbeats() -> None:
     assert set(HEARTBEAT_ANSWERS) == set(GroupState) - {GroupState.DEAD}
 
 
-def test_a_rebalance_can_begin_wherever_none_is_being_prepared() -> None:
+def test_a_rebalance_can_begin_in_every_live_state_but_preparing_rebalance() -> None:
     assert set(GroupState) - {GroupState.DEAD, GroupState.PREPARING_REBALANCE} == CAN_REBALANCE

@@ -44,8 +44,8 @@ class KafkaPythonConsumer(Consumer):
         self._consumer = consumer
 
     def poll(self, timeout_s: float) -> list[Received]:
-        # If a poll times out just when the answer to SyncGroup arrives, 3.0.12 loses its assignment and
-        # its heartbeats for good. Long polls seldom time out.
+        # If a poll times out just when the SyncGroup response arrives, version 3.0.12 permanently loses
+        # its assignment and stops its heartbeats. Long polls rarely time out.
         polled = self._consumer.poll(timeout_ms=int(max(timeout_s, POLL_SECONDS_MIN) * 1000))
         return [_received(record) for records in polled.values() for record in records]
 
@@ -109,7 +109,7 @@ class KafkaPython(Client):
             ]
             producer.flush(30)
             offsets = [int(future.get(30).offset) for future in pending]
-            # With acks=0 its offsets are invented.
+            # With acks=0 kafka-python returns invented offsets.
             return [-1] * len(offsets) if acks == 0 else offsets
         except KafkaError as error:
             raise failure(error) from error

@@ -24,7 +24,7 @@ def test_cpu_of_a_child_counts_as_python_and_that_of_the_broker_separately() -> 
         as_child = CpuMeter(broker_pid=-1).read() - before
         as_broker = CpuMeter(broker_pid=child.pid).read() - before
         child.communicate()
-    # The kernel counts in hundredths.
+    # The kernel counts CPU time in hundredths of a second.
     assert as_child.python_s > 0.05
     assert as_child.broker_s == 0
     assert as_broker.broker_s > 0.05

@@ -58,7 +58,7 @@ def test_blank_lines_are_ignored() -> None:
         ([*list(write_lines(Story().history)), b"no json"], "line 2"),
     ],
 )
-def test_text_that_is_not_a_history_is_refused(lines: list[bytes], text: str) -> None:
+def test_text_that_is_not_a_history_is_rejected(lines: list[bytes], text: str) -> None:
     with pytest.raises(HistoryUnusable, match=text):
         read_lines(lines)
 

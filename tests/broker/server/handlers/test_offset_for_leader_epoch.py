@@ -18,11 +18,11 @@ def find(
     *,
     name: str = "a",
     index: int = 0,
-    believed: int = -1,
+    current_epoch: int = -1,
     version: int = 4,
 ) -> tuple[int, int, int]:
     asked = OffsetForLeaderPartition(
-        partition=index, current_leader_epoch=believed, leader_epoch=leader_epoch
+        partition=index, current_leader_epoch=current_epoch, leader_epoch=leader_epoch
     )
     topics = [OffsetForLeaderTopic(topic=name, partitions=[asked])]
     answer = broker.ask(OffsetForLeaderEpochRequest(topics=topics), version)
@@ -32,7 +32,7 @@ def find(
 
 
 @pytest.mark.parametrize("version", every_version(OffsetForLeaderEpochRequest))
-def test_current_epoch_ends_where_the_log_does(broker: LocalBroker, version: int) -> None:
+def test_current_epoch_ends_at_the_end_of_the_log(broker: LocalBroker, version: int) -> None:
     broker.create("a")
     epoch = broker.partition("a").leader_epoch
     assert find(broker, epoch, version=version) == (ErrorCode.NONE, epoch, 0)
@@ -46,7 +46,7 @@ def test_future_epoch_is_undefined_without_an_error(broker: LocalBroker) -> None
     assert find(broker, -1) == (ErrorCode.NONE, -1, -1)
 
 
-def test_past_epochs_end_where_the_next_one_wrote(make_broker: MakeBroker) -> None:
+def test_past_epoch_ends_at_the_first_record_of_the_next(make_broker: MakeBroker) -> None:
     epochs = []
     for records in (2, 0, 3):
         with make_broker() as broker:
@@ -64,7 +64,7 @@ def test_past_epochs_end_where_the_next_one_wrote(make_broker: MakeBroker) -> No
     assert find(broker, current) == (ErrorCode.NONE, current, 5)
 
 
-def test_epoch_of_a_leader_that_wrote_nothing_ends_where_the_log_did(
+def test_epoch_without_records_ends_at_the_end_of_the_epoch_before(
     make_broker: MakeBroker,
 ) -> None:
     for _ in range(2):
@@ -86,14 +86,14 @@ def test_past_epoch_of_a_log_never_written_ends_at_its_start(make_broker: MakeBr
     assert find(make_broker(), past) == (ErrorCode.NONE, past, 0)
 
 
-def test_client_that_believes_in_another_epoch_is_refused(make_broker: MakeBroker) -> None:
+def test_request_with_another_current_leader_epoch_is_rejected(make_broker: MakeBroker) -> None:
     with make_broker() as broker:
         broker.create("a")
     broker = make_broker()
     epoch = broker.partition("a").leader_epoch
-    assert find(broker, epoch, believed=epoch)[0] == ErrorCode.NONE
-    assert find(broker, epoch, believed=epoch + 1) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
-    assert find(broker, epoch, believed=epoch - 1) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
+    assert find(broker, epoch, current_epoch=epoch)[0] == ErrorCode.NONE
+    assert find(broker, epoch, current_epoch=epoch + 1) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
+    assert find(broker, epoch, current_epoch=epoch - 1) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
 
 
 def test_unknown_topic_or_partition_is_reported(broker: LocalBroker) -> None:
