@@ -143,8 +143,8 @@ def test_deleting_an_account_notifies_senders_of_undelivered_messages(world: Wor
     world.settle()
     assert world.result("bob", deleted)["ok"] is True
     assert len(world.inbox("bob", "account.deleted")) == 1
-    told = world.bodies("ann", "message.undeliverable")
-    assert [(body["message_id"], body["code"]) for body in told] == [
+    undeliverable = world.bodies("ann", "message.undeliverable")
+    assert [(body["message_id"], body["code"]) for body in undeliverable] == [
         (f"ann/{lost}", "account-deleted")
     ]
     assert [b["message_id"] for b in world.bodies("cat", "message.undeliverable")] == [

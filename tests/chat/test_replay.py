@@ -97,8 +97,8 @@ def check_results(play: Play) -> None:
         if who in open_accounts:
             assert len(found) == 1
         else:
-            told = [event["body"].get("code") for event in found]
-            assert len(told) - told.count("no-account") <= 1
+            codes = [event["body"].get("code") for event in found]
+            assert len(codes) - codes.count("no-account") <= 1
 
 
 def check_deliveries(play: Play) -> None:

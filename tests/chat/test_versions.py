@@ -16,7 +16,7 @@ from kafkaesque.events.gateway import GATEWAY_TOPICS, command_topic
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("v2_command", "v1_command"),
     [
         (
             {"op": "say", "body": {"to": "bob", "text": "x"}},
@@ -30,10 +30,10 @@ from kafkaesque.events.gateway import GATEWAY_TOPICS, command_topic
         ({"op": "say", "body": 7}, {"op": "say", "body": 7}),
     ],
 )
-def test_v2_commands_translate_to_v1(said: object, meant: object) -> None:
-    told = to_home_version("v2", msgspec.json.encode(said))
-    assert msgspec.json.decode(told or b"") == meant
-    assert to_home_version("v1", msgspec.json.encode(said)) == msgspec.json.encode(said)
+def test_v2_commands_translate_to_v1(v2_command: object, v1_command: object) -> None:
+    translated = to_home_version("v2", msgspec.json.encode(v2_command))
+    assert msgspec.json.decode(translated or b"") == v1_command
+    assert to_home_version("v1", msgspec.json.encode(v2_command)) == msgspec.json.encode(v2_command)
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"\xff", b"[" * 9999, None, b"7"])

@@ -112,8 +112,8 @@ class Topics:
         """Wait until the topic can be used: Apache Kafka answers CreateTopics earlier than that."""
 
         def ready() -> dict[str, Any]:
-            told = self._admin.call("metadata", 12, topics=[{"name": name, "topic_id": None}])
-            (row,) = told["topics"]
+            metadata = self._admin.call("metadata", 12, topics=[{"name": name, "topic_id": None}])
+            (row,) = metadata["topics"]
             assert row["error_code"] == ErrorCode.NONE
             assert len(row["partitions"]) == partitions
             offsets = self._admin.call(
@@ -131,7 +131,7 @@ class Topics:
                 ],
             )["topics"][0]["partitions"]
             # With several brokers, only partitions led by this one can be checked here.
-            fine = {0} if len(told["brokers"]) == 1 else {0, NOT_LEADER}
+            fine = {0} if len(metadata["brokers"]) == 1 else {0, NOT_LEADER}
             assert {row["error_code"] for row in offsets} <= fine
             found: dict[str, Any] = row
             return found

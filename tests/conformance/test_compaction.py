@@ -224,8 +224,8 @@ def test_settings_of_compaction_have_kafkas_names_and_defaults(
 ) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     resource = ConfigResource(ResourceType.TOPIC, topics.create())
-    told = eventually_passes(lambda: admin.describe_configs([resource])[resource].result(30))
-    assert {key: told[key].value for key in sorted(told) if key in DEFAULTS} == DEFAULTS
+    configs = eventually_passes(lambda: admin.describe_configs([resource])[resource].result(30))
+    assert {key: configs[key].value for key in sorted(configs) if key in DEFAULTS} == DEFAULTS
 
 
 DEFAULTS = {

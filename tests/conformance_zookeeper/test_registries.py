@@ -45,8 +45,8 @@ def test_brokers_topics_and_controller_are_nodes(brokers: Brokers, client: Kazoo
     produce(brokers, "seen")
     assert sorted(client.get_children("/brokers/ids")) == ["0", "1", "2"]
     data, stat = client.get("/brokers/ids/1")
-    told = json.loads(data)
-    assert f"{told['host']}:{told['port']}" == brokers.target.address(1)
+    registered = json.loads(data)
+    assert f"{registered['host']}:{registered['port']}" == brokers.target.address(1)
     assert stat.ephemeralOwner != 0
     assert "seen" in client.get_children("/brokers/topics")
     replicas = json.loads(client.get("/brokers/topics/seen")[0])["partitions"]["0"]

@@ -344,8 +344,8 @@ def test_persistent_watch_fires_repeatedly(wire: RawClient, raw: NewRaw, path: s
     writer.ask(CREATE, create_body(path + "/kid"))
     writer.ask(SET, body(path + "/kid", b"", -1))
     writer.ask(DELETE, body(path + "/kid", -1))
-    told = [event(wire.receive()) for _ in range(4)]
-    assert told == [(CHANGED, path), (CHANGED, path), (CHILD, path), (CHILD, path)]
+    received = [event(wire.receive()) for _ in range(4)]
+    assert received == [(CHANGED, path), (CHANGED, path), (CHILD, path), (CHILD, path)]
     assert wire.ask(REMOVE_WATCHES, body(path, 3)).code == 0
     assert wire.ask(REMOVE_WATCHES, body(path, 3)).code == NO_WATCHER
     writer.ask(SET, body(path, b"3", -1))
@@ -426,8 +426,8 @@ def test_set_watches_sends_missed_events_and_keeps_the_rest(
     exist = [path + "/created", path + "/absent"]
     child = [path + "/parent", path + "/quiet"]
     again.send(SET_WATCHES2, body(Long(since), data, exist, child, [path], []), xid=-8)
-    told = [event(again.receive()) for _ in range(4)]
-    assert told == [
+    received = [event(again.receive()) for _ in range(4)]
+    assert received == [
         (CHANGED, path + "/changed"),
         (DELETED, path + "/deleted"),
         (CREATED, path + "/created"),

@@ -327,8 +327,8 @@ def test_every_metric_of_the_dashboard_exists(broker: Broker, console: RunningCo
     document = Path(__file__).parents[2] / "docs" / "grafana" / "kafkaesque.json"
     asked = set(re.findall(r"kafkaesque_\w+", document.read_text()))
     with urllib.request.urlopen(f"http://{broker.http_address}/metrics") as answer:
-        told = answer.read().decode() + console.ask("/metrics")[1].decode()
-    declared = set(re.findall(r"^# TYPE (\w+)", told, re.MULTILINE))
+        metrics = answer.read().decode() + console.ask("/metrics")[1].decode()
+    declared = set(re.findall(r"^# TYPE (\w+)", metrics, re.MULTILINE))
     # Links and followers have samples only if there are peers, but their families are always declared.
     missing = {
         name

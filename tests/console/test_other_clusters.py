@@ -47,8 +47,8 @@ def test_a_killed_broker_is_shown_live(tmp_path: Path, browser: Browser, shots: 
             seen.shoot("killed")
             cluster.restart(2)
             expect(main).to_contain_text("All 3 brokers are up", timeout=TIMEOUT_MS)
-            told = seen.open("/events").locator("main")
-            expect(told).to_contain_text("broker 2", timeout=TIMEOUT_MS, ignore_case=True)
+            events = seen.open("/events").locator("main")
+            expect(events).to_contain_text("broker 2", timeout=TIMEOUT_MS, ignore_case=True)
 
 
 def test_apache_kafka_is_shown_without_pages_for_missing_features(

@@ -205,8 +205,8 @@ def test_a_new_topic_appears_live_and_focus_stays(watched: Watched, broker: Brok
     write(broker.bootstrap_servers, "late-comer", [b"x"])
     expect(page.locator("#live_table")).to_contain_text("late-comer", timeout=TIMEOUT_MS)
     assert page.evaluate("document.activeElement.textContent") == "orders"
-    told = watched.open("/events").locator("#live_events")
-    expect(told).to_contain_text("late-comer", timeout=TIMEOUT_MS)
+    events = watched.open("/events").locator("#live_events")
+    expect(events).to_contain_text("late-comer", timeout=TIMEOUT_MS)
     watched.shoot("events")
 
 

@@ -233,6 +233,6 @@ def test_process_is_paused_resumed_and_restarted(watched: Watched, console: Runn
     before = process(console, "tasks-0")
     page.get_by_role("button", name="restart tasks-0").click()
     wait_for_another(console, before)
-    told = watched.open("/events?kind=fault").locator("main")
+    events = watched.open("/events?kind=fault").locator("main")
     for action in ("pause", "resume", "restart"):
-        expect(told).to_contain_text(f"{action} tasks-0", timeout=TIMEOUT_MS)
+        expect(events).to_contain_text(f"{action} tasks-0", timeout=TIMEOUT_MS)

@@ -10,13 +10,13 @@ from kafkaesque.model.ids import PartitionIndex, TimestampMs
 
 
 def test_command_headers_round_trip() -> None:
-    asked = events.CommandHeaders(
+    full = events.CommandHeaders(
         "c1", "gw-1", "v2", TimestampMs(5), PartitionIndex(7), "corr", anonymous=True
     )
-    told = events.CommandHeaders("c1", "gw-1", "v2", TimestampMs(5))
-    for headers in (asked, told):
+    minimal = events.CommandHeaders("c1", "gw-1", "v2", TimestampMs(5))
+    for headers in (full, minimal):
         assert events.CommandHeaders.of(headers.to_headers()) == headers
-    assert dict(told.to_headers()).keys() == {"id", "gateway", "app-version", "at-ms"}
+    assert dict(minimal.to_headers()).keys() == {"id", "gateway", "app-version", "at-ms"}
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,8 @@ def test_checksum_is_verified_alike(
     right = google_crc32c.value(bytes(chunk[position + 21 :]))
     for claimed in (size_bytes, len(chunk) - position, len(chunk) - position + 1):
         for checksum in (crc, right):
-            told = header._replace(size_bytes=max(claimed, 61), crc=checksum)
-            arguments = (chunk, told, position)
+            altered = header._replace(size_bytes=max(claimed, 61), crc=checksum)
+            arguments = (chunk, altered, position)
             assert outcome(verify_crc, *arguments) == outcome(pure(verify_crc), *arguments)
 
 

@@ -36,6 +36,6 @@ def test_event_is_one_json_object_on_one_line() -> None:
 def test_exception_goes_with_its_event_on_the_same_line() -> None:
     line = JsonLines().format(record("failed", failed=True))
     assert "\n" not in line
-    told = json.loads(line)["exception"]
-    assert told.startswith("Traceback")
-    assert told.endswith("ValueError: gone\nwrong")
+    exception = json.loads(line)["exception"]
+    assert exception.startswith("Traceback")
+    assert exception.endswith("ValueError: gone\nwrong")

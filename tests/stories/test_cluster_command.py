@@ -40,10 +40,10 @@ def read_answer(process: subprocess.Popen[bytes]) -> Any:
 def test_three_brokers_serve_one_is_restarted_and_ctrl_c_leaves_no_process(
     supervisor: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    told = read_answer(supervisor)
-    services = told["services"]
+    ready = read_answer(supervisor)
+    services = ready["services"]
     assert [service["name"] for service in services] == ["broker-0", "broker-1", "broker-2"]
-    assert told["bootstrap_servers"] == ",".join(service["kafka"] for service in services)
+    assert ready["bootstrap_servers"] == ",".join(service["kafka"] for service in services)
     with WireClient(services[0]["kafka"]) as client:
         client.create_topic("t")
     killed = services[1]

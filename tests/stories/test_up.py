@@ -121,8 +121,8 @@ def test_second_up_on_the_same_data_leaves_the_first_alone(
         assert f"process {platform.pid}" in done.stderr
         assert f"kafkaesque status --data {tmp_path}" in done.stderr
     assert (tmp_path / "control.json").read_bytes() == control
-    told = json.loads(type_in("status", "--json", "--data", str(tmp_path)).stdout)
-    assert [item["pid"] for item in told["processes"]] == [int(broker["pid"])]
+    status = json.loads(type_in("status", "--json", "--data", str(tmp_path)).stdout)
+    assert [item["pid"] for item in status["processes"]] == [int(broker["pid"])]
 
 
 def test_broker_command_explains_a_bad_setting() -> None:

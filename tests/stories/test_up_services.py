@@ -31,8 +31,10 @@ class Up:
 
     @property
     def processes(self) -> dict[str, Any]:
-        told = type_in("status", "--json", "--data", str(self.data))
-        return {item["name"]: item for item in json.loads(told.stdout or "{}").get("processes", ())}
+        status = type_in("status", "--json", "--data", str(self.data))
+        return {
+            item["name"]: item for item in json.loads(status.stdout or "{}").get("processes", ())
+        }
 
     def wait_until_running(self) -> dict[str, Any]:
         """On a busy machine a service may need its second attempt."""

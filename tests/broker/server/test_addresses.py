@@ -46,7 +46,7 @@ def test_reachable_plaintext_listener_needs_insecure(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "bound", "told"),
+    ("setting", "bound", "advertised"),
     [
         ("", Address("127.0.0.1", 5), Address("127.0.0.1", 5)),
         ("", Address("0.0.0.0", 5), Address("127.0.0.1", 5)),
@@ -56,5 +56,7 @@ def test_reachable_plaintext_listener_needs_insecure(host: str) -> None:
         ("kafka.example:0", Address("0.0.0.0", 5), Address("kafka.example", 5)),
     ],
 )
-def test_advertised_address_can_be_dialed(setting: str, bound: Address, told: Address) -> None:
-    assert advertised_address(BrokerConfig(advertised_listeners=setting), bound) == told
+def test_advertised_address_can_be_dialed(
+    setting: str, bound: Address, advertised: Address
+) -> None:
+    assert advertised_address(BrokerConfig(advertised_listeners=setting), bound) == advertised

@@ -43,8 +43,8 @@ class Scene:
         return self.now
 
     def leader_of(self, _topic: str, _index: int) -> SimpleNamespace | None:
-        told = next(self.leaders)
-        return None if told is None else SimpleNamespace(node_id=told)
+        leader = next(self.leaders)
+        return None if leader is None else SimpleNamespace(node_id=leader)
 
     def commit(self) -> str:
         async def ask(_: GroupShard) -> str:

@@ -44,7 +44,7 @@ PATIENCE_S = 60.0
 NOBODY = (None, [])
 TOPIC = "t"
 
-Told = tuple[ErrorCode, tuple[object, list[tuple[int, str]]]]
+ErrorAndLeader = tuple[ErrorCode, tuple[object, list[tuple[int, str]]]]
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def until_equal(look: Callable[[], tuple[object, object]]) -> None:
     poll_until(is_equal, lambda: f"saw, expected: {seen}", PATIENCE_S)
 
 
-def hint(answer: Any, row: Any) -> Told:
+def hint(answer: Any, row: Any) -> ErrorAndLeader:
     current = row.current_leader
     leader_id = None
     if current is not None:
@@ -119,14 +119,14 @@ def topic_id(cluster: Cluster) -> UUID:
     return found
 
 
-def produce_to(cluster: Cluster, number: int, version: int) -> Told:
+def produce_to(cluster: Cluster, number: int, version: int) -> ErrorAndLeader:
     request = produce_request(TOPIC, [b"x"])
     request.topic_data[0].topic_id = topic_id(cluster)
     answer = wire_call(cluster.address(number), request, version, ProduceResponse, PATIENCE_S)
     return hint(answer, answer.responses[0].partition_responses[0])
 
 
-def fetch_from(cluster: Cluster, number: int, version: int, epoch: int = -1) -> Told:
+def fetch_from(cluster: Cluster, number: int, version: int, epoch: int = -1) -> ErrorAndLeader:
     request: FetchRequest = fetch_request(TOPIC, 0)
     request.topics[0].topic_id = topic_id(cluster)
     request.topics[0].partitions[0].current_leader_epoch = epoch
@@ -135,7 +135,7 @@ def fetch_from(cluster: Cluster, number: int, version: int, epoch: int = -1) -> 
 
 
 @pytest.mark.parametrize(
-    ("ask", "version", "is_told"),
+    ("ask", "version", "has_leader_hint"),
     [
         (produce_to, 9, False),
         (produce_to, 10, True),
@@ -145,22 +145,25 @@ def fetch_from(cluster: Cluster, number: int, version: int, epoch: int = -1) -> 
     ],
 )
 def test_follower_answers_with_the_leader_and_its_address(
-    cluster: Cluster, ask: Callable[[Cluster, int, int], Told], version: int, is_told: bool
+    cluster: Cluster,
+    ask: Callable[[Cluster, int, int], ErrorAndLeader],
+    version: int,
+    has_leader_hint: bool,
 ) -> None:
-    def look() -> tuple[Told, Told]:
+    def look() -> tuple[ErrorAndLeader, ErrorAndLeader]:
         leader = cluster.wait_until_leader(TOPIC, within=PATIENCE_S)
-        expected = (leader, [(leader, cluster.address(leader))]) if is_told else NOBODY
-        told = ask(cluster, (leader + 1) % 3, version)
-        return told, (ErrorCode.NOT_LEADER_OR_FOLLOWER, expected)
+        expected = (leader, [(leader, cluster.address(leader))]) if has_leader_hint else NOBODY
+        answer = ask(cluster, (leader + 1) % 3, version)
+        return answer, (ErrorCode.NOT_LEADER_OR_FOLLOWER, expected)
 
     until_equal(look)
 
 
 @pytest.mark.parametrize(("ask", "version"), [(produce_to, 13), (fetch_from, 17)])
 def test_answer_of_the_leader_has_no_leader_hint(
-    cluster: Cluster, ask: Callable[[Cluster, int, int], Told], version: int
+    cluster: Cluster, ask: Callable[[Cluster, int, int], ErrorAndLeader], version: int
 ) -> None:
-    def look() -> tuple[Told, Told]:
+    def look() -> tuple[ErrorAndLeader, ErrorAndLeader]:
         leader = cluster.wait_until_leader(TOPIC, within=PATIENCE_S)
         return ask(cluster, leader, version), (ErrorCode.NONE, NOBODY)
 
@@ -170,11 +173,11 @@ def test_answer_of_the_leader_has_no_leader_hint(
 def test_answer_to_a_fetch_with_an_old_epoch_names_the_same_broker_as_leader(
     cluster: Cluster,
 ) -> None:
-    def look() -> tuple[Told, Told]:
+    def look() -> tuple[ErrorAndLeader, ErrorAndLeader]:
         leader = cluster.wait_until_leader(TOPIC, within=PATIENCE_S)
         expected = (leader, [(leader, cluster.address(leader))])
-        told = fetch_from(cluster, leader, 16, epoch=0)
-        return told, (ErrorCode.FENCED_LEADER_EPOCH, expected)
+        answer = fetch_from(cluster, leader, 16, epoch=0)
+        return answer, (ErrorCode.FENCED_LEADER_EPOCH, expected)
 
     until_equal(look)
 
@@ -182,7 +185,7 @@ def test_answer_to_a_fetch_with_an_old_epoch_names_the_same_broker_as_leader(
 # -- lag ----------------------------------------------------------------------------------------
 
 
-def told_lags(cluster: Cluster) -> list[tuple[str, float]]:
+def reported_lags(cluster: Cluster) -> list[tuple[str, float]]:
     """Labels and values of the lag, from the metrics of all brokers."""
     samples: list[Sample] = []
     for number in cluster.running:
@@ -241,10 +244,10 @@ def test_lag_of_a_group_is_right_for_partitions_of_every_broker_and_never_guesse
             )
     commit(cluster, "g", "spread", [1, 1, 1])
     expected = [(f'group="g",partition="{n}",topic="spread"', n + 1.0) for n in range(3)]
-    until_equal(lambda: (told_lags(cluster), expected))
+    until_equal(lambda: (reported_lags(cluster), expected))
     gone = cluster.wait_until_leader("spread", 2, within=PATIENCE_S)
     try:
         cluster.kill(gone)
-        until_equal(lambda: (told_lags(cluster), expected[:2]))
+        until_equal(lambda: (reported_lags(cluster), expected[:2]))
     finally:
         cluster.mend()

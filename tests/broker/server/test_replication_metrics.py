@@ -29,7 +29,7 @@ def scrapes_when(
     return eventually(look, complaint)
 
 
-def knows_every_term(one: Scrape) -> bool:
+def counts_every_term(one: Scrape) -> bool:
     return one.sum("kafkaesque_raft_terms_total") >= PARTITIONS + 1
 
 
@@ -38,13 +38,13 @@ def test_groups_and_links_of_a_cluster_have_metrics(tmp_path: Path) -> None:
         cluster.create_topic("t", PARTITIONS)
         cluster.wait_until_in_sync("t")
         # A follower with a small lag may count as in sync before it has seen the term.
-        told = scrapes_when(cluster, knows_every_term, "an election is not counted")
+        counted = scrapes_when(cluster, counts_every_term, "an election is not counted")
         # The partitions and the controller's group are on every broker, and each has one leader.
-        assert all(one.sum("kafkaesque_raft_groups") >= PARTITIONS + 1 for one in told)
-        led = sum(one.sum("kafkaesque_raft_groups_led") for one in told)
-        assert led == told[0].sum("kafkaesque_raft_groups")
-        assert all(one.sum("kafkaesque_raft_journal_syncs_total") >= 1 for one in told)
-        for number, one in enumerate(told):
+        assert all(one.sum("kafkaesque_raft_groups") >= PARTITIONS + 1 for one in counted)
+        led = sum(one.sum("kafkaesque_raft_groups_led") for one in counted)
+        assert led == counted[0].sum("kafkaesque_raft_groups")
+        assert all(one.sum("kafkaesque_raft_journal_syncs_total") >= 1 for one in counted)
+        for number, one in enumerate(counted):
             assert one.sum("kafkaesque_link_up") == 2
             assert one.sum("kafkaesque_link_up", f'peer="{number}"') == 0
             for name in ("sent_bytes", "received_bytes", "sent_frames", "sent_pulses"):

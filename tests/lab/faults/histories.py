@@ -119,8 +119,8 @@ def random_clean(seed: int, *, sends: int = 300, keys: int = 3, producers: int =
         offset = len(logs[key]) if is_there else None
         if is_there:
             logs[key].append(value)
-        told = offset if outcome is OperationOutcome.OK else None
-        story.send(value, told, process=process, key=key, outcome=outcome)
+        acknowledged = offset if outcome is OperationOutcome.OK else None
+        story.send(value, acknowledged, process=process, key=key, outcome=outcome)
         if rng.random() < 0.3:
             _read_on(rng, story, logs, positions)
     for process in (90, 91):

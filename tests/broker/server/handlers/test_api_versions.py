@@ -23,11 +23,12 @@ def ask(broker: LocalBroker, name: str = "librdkafka", version: str = "2.16.1") 
 def test_answer_has_the_version_range_of_every_handler(broker: LocalBroker, version: int) -> None:
     request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
     answer = broker.ask(request, version)
-    told = {item.api_key: (item.min_version, item.max_version) for item in answer.api_keys}
+    advertised = {item.api_key: (item.min_version, item.max_version) for item in answer.api_keys}
     assert answer.error_code == ErrorCode.NONE
-    assert told.keys() == HANDLERS.keys()
+    assert advertised.keys() == HANDLERS.keys()
     assert all(
-        told[key] == (found.advertised_from, found.versions[1]) for key, found in HANDLERS.items()
+        advertised[key] == (found.advertised_from, found.versions[1])
+        for key, found in HANDLERS.items()
     )
 
 

@@ -67,10 +67,10 @@ def test_minus_one_takes_the_brokers_defaults_in_every_version(
 
 def test_answer_lists_every_setting_with_its_source(broker: LocalBroker) -> None:
     (result,) = create(broker, wanted("a", configs=[("retention.ms", "1000")]))
-    told = {item.name: (item.value, item.config_source) for item in result.configs}
-    assert list(told) == sorted(TOPIC_SETTINGS)
-    assert told["retention.ms"] == ("1000", 1)
-    assert told["cleanup.policy"] == ("delete", 5)
+    configs = {item.name: (item.value, item.config_source) for item in result.configs}
+    assert list(configs) == sorted(TOPIC_SETTINGS)
+    assert configs["retention.ms"] == ("1000", 1)
+    assert configs["cleanup.policy"] == ("delete", 5)
     assert not any(item.read_only or item.is_sensitive for item in result.configs)
     assert broker.partition("a").config.retention_ms == 1000
 

@@ -45,10 +45,13 @@ def test_topic_lists_every_setting_sorted_by_name(broker: LocalBroker, version: 
     result = describe(broker, TOPIC, "a", version=version)
     assert (result.error_code, result.error_message) == (ErrorCode.NONE, "")
     assert [item.name for item in result.configs] == sorted(TOPIC_SETTINGS)
-    told = {item.name: item for item in result.configs}
-    assert (told["retention.ms"].value, told["retention.ms"].config_source) == ("5", 1)
-    assert (told["cleanup.policy"].value, told["cleanup.policy"].config_source) == ("delete", 5)
-    assert told["retention.ms"].config_type == (5 if version >= 3 else 0)
+    configs = {item.name: item for item in result.configs}
+    assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("5", 1)
+    assert (configs["cleanup.policy"].value, configs["cleanup.policy"].config_source) == (
+        "delete",
+        5,
+    )
+    assert configs["retention.ms"].config_type == (5 if version >= 3 else 0)
     assert not any(item.synonyms or item.read_only for item in result.configs)
 
 
@@ -56,9 +59,9 @@ def test_topic_lists_every_setting_sorted_by_name(broker: LocalBroker, version: 
 def test_broker_lists_every_setting_sorted_by_name(broker: LocalBroker, version: int) -> None:
     result = describe(broker, BROKER, "1", version=version)
     assert [item.name for item in result.configs] == sorted(BROKER_SETTINGS)
-    told = {item.name: item for item in result.configs}
-    assert told["num.partitions"].read_only
-    assert not told["log.retention.ms"].read_only
+    configs = {item.name: item for item in result.configs}
+    assert configs["num.partitions"].read_only
+    assert not configs["log.retention.ms"].read_only
 
 
 def test_filter_leaves_out_configs_that_are_not_named_or_unknown(broker: LocalBroker) -> None:

@@ -56,12 +56,12 @@ def test_quorum_is_described_as_far_as_the_version_allows(version: int) -> None:
     (partition,) = topic.partitions
     assert (topic.topic_name, [partition.partition_index]) == METADATA
     assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (2, 5, 70)
-    told = [
+    described = [
         (row.replica_id, row.log_end_offset, row.last_fetch_timestamp, row.last_caught_up_timestamp)
         for row in [*partition.current_voters, *partition.observers]
     ]
     times = (8, 7) if version > 0 else (-1, -1)
-    assert told == [(1, -1, -1, -1), (2, 71, *times), (6, 3, -1, -1)]
+    assert described == [(1, -1, -1, -1), (2, 71, *times), (6, 3, -1, -1)]
     directory = UUID(int=9) if version > 1 else UUID(int=0)
     assert partition.current_voters[1].replica_directory_id == directory
     nodes = [
@@ -91,11 +91,11 @@ def test_anything_but_exactly_the_metadata_partition_is_unknown(
     """Recorded from Apache Kafka 4.3.1."""
     answer = broker.ask(asked(*topics), 2)
     assert (answer.error_code, answer.error_message, answer.nodes) == (ErrorCode.NONE, "", [])
-    told = [
+    described = [
         (topic.topic_name, [row.partition_index for row in topic.partitions])
         for topic in answer.topics
     ]
-    assert told == topics
+    assert described == topics
     rows = [row for topic in answer.topics for row in topic.partitions]
     assert all(
         (row.error_code, row.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN)
