@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkaesque.cli import main
+from kafkaesque.cli.failures import ExitCode
 from kafkaesque.testing.broker_process import BrokerProcess
 
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
@@ -124,5 +125,5 @@ def name() -> str:
 def topic(run: Run, name: str) -> str:
     """A topic of two partitions."""
     outcome = run("topic", "create", name, "--partitions", "2")
-    assert outcome.code == 0, outcome.err
+    assert outcome.code == ExitCode.OK, outcome.err
     return name

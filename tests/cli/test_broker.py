@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkaesque.cli.failures import ExitCode
+
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main", "broker"]
 PATIENCE_S = 60
 
@@ -32,7 +34,7 @@ def test_json_prints_addresses_and_log_as_json(tmp_path: Path) -> None:
                     with suppress(ConnectionResetError):
                         assert stranger.recv(1) == b""
                 process.stdin.close()
-                assert process.wait(PATIENCE_S) == 0
+                assert process.wait(PATIENCE_S) == ExitCode.OK
                 assert process.stdout.read() == b""
             finally:
                 process.kill()
@@ -46,8 +48,8 @@ def test_json_prints_addresses_and_log_as_json(tmp_path: Path) -> None:
         "pid": process.pid,
         "data": str(tmp_path / "data"),
     }
-    told = [event["message"] for event in events if event["level"] == "warning"]
-    assert [text for text in told if "closing connection from 127.0.0.1" in text]
+    warnings = [event["message"] for event in events if event["level"] == "warning"]
+    assert [text for text in warnings if "closing connection from 127.0.0.1" in text]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_listener_whose_address_is_in_use_is_named(tmp_path: Path, flag: str) ->
         outcome = subprocess.run(
             [*COMMAND, *words], capture_output=True, text=True, check=False, timeout=PATIENCE_S
         )
-    assert outcome.returncode == 1
+    assert outcome.returncode == ExitCode.FAILED
     assert f"cannot listen on {taken}: the address is in use" in outcome.stderr
     assert f"{flag} 127.0.0.1:0 picks a free port" in outcome.stderr
 
@@ -76,7 +78,7 @@ def test_two_data_directories_are_refused(tmp_path: Path) -> None:
         check=False,
         timeout=PATIENCE_S,
     )
-    assert outcome.returncode == 2
+    assert outcome.returncode == ExitCode.USAGE
     assert f"log.dirs: one directory is supported, not '{dirs}'" in outcome.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -87,6 +89,6 @@ def test_data_directory_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     outcome = subprocess.run(
         [*COMMAND, *words], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
-    assert outcome.returncode == 1
+    assert outcome.returncode == ExitCode.FAILED
     assert f"write the data directory {tmp_path}/file/data" in outcome.stderr
     assert "--data selects another one" in outcome.stderr

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafkaesque.cli import main
+from kafkaesque.cli.failures import ExitCode
 from kafkaesque.testing import Cluster
 from kafkaesque.testing.waiting import poll_until
 
@@ -41,7 +42,7 @@ def run(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Run:
 
 def answer(run: Run, *arguments: str) -> Any:
     code, out, err = run(*arguments, "--json")
-    assert code == 0, err
+    assert code == ExitCode.OK, err
     return json.loads(out)
 
 
@@ -67,21 +68,21 @@ def test_dead_broker_is_not_listed_and_its_replicas_are_not_in_sync(
         30,
     )
     code, out, _ = run("brokers")
-    assert code == 0
+    assert code == ExitCode.OK
     assert out.splitlines()[0].split() == [
         *("ID", "HOST", "PORT", "RACK", "CONTROLLER", "LEADS", "REPLICAS", "NOT-IN-SYNC")
     ]
 
 
 def test_quorum_shows_leader_and_voters(run: Run, cluster: Cluster) -> None:
-    told = answer(run, "quorum")
-    assert told["leader"] == cluster.controller
-    roles = {member["id"]: member["role"] for member in told["members"]}
+    quorum = answer(run, "quorum")
+    assert quorum["leader"] == cluster.controller
+    roles = {member["id"]: member["role"] for member in quorum["members"]}
     assert sorted(roles) == [0, 1, 2]
     assert [number for number, role in roles.items() if role == "leader"] == [cluster.controller]
-    assert all(member["lag"] == 0 for member in told["members"])
+    assert all(member["lag"] == 0 for member in quorum["members"])
     code, out, _ = run("quorum")
-    assert (code, out.split()[:2]) == (0, ["Leader", str(cluster.controller)])
+    assert (code, out.split()[:2]) == (ExitCode.OK, ["Leader", str(cluster.controller)])
 
 
 def test_preferred_leaders_are_elected(run: Run, cluster: Cluster) -> None:
@@ -95,7 +96,7 @@ def test_preferred_leaders_are_elected(run: Run, cluster: Cluster) -> None:
     assert {row["result"] for row in rows} <= {"elected", "as it should be"}
     assert cluster.leader_of("t", 0) == leader
     assert run("elect", "t:0")[1] == "t:0: as it should be\n"
-    assert run("elect", "--all")[0] == 0
+    assert run("elect", "--all")[0] == ExitCode.OK
 
 
 def test_partition_moves_and_the_move_is_shown_until_it_is_done(run: Run, cluster: Cluster) -> None:
@@ -103,32 +104,36 @@ def test_partition_moves_and_the_move_is_shown_until_it_is_done(run: Run, cluste
     (target,) = {0, 1, 2} - before
     wanted = [target, min(before)]
     code, out, _ = run("reassign", f"u:0={wanted[0]},{wanted[1]}")
-    assert (code, out) == (0, "u:0: begun\n")
+    assert (code, out) == (ExitCode.OK, "u:0: begun\n")
     rows = answer(run, "reassignments")["reassignments"]
     assert all(row["adding"] == [target] for row in rows)
     poll_until(
         lambda: answer(run, "reassignments")["reassignments"] == [] or None, lambda: "done", 30
     )
     assert set(cluster.in_sync("u")) == set(wanted)
-    assert run("reassignments") == (0, "", "no reassignments in progress\n")
+    assert run("reassignments") == (ExitCode.OK, "", "no reassignments in progress\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (("elect",), 2, "List topics or partitions, or use --all"),
-        (("elect", "t", "--all"), 2, "List topics or partitions, or use --all"),
-        (("elect", "t:x"), 2, "'t:x' is not TOPIC or TOPIC:PARTITION"),
-        (("elect", "nope"), 4, "no topic 'nope'"),
-        (("elect", "t:9"), 4, "UNKNOWN_TOPIC_OR_PARTITION"),
-        (("reassign",), 2, "List what to move"),
-        (("reassign", "t=1"), 2, "'t' is not TOPIC:PARTITION"),
-        (("reassign", "t:0"), 2, "is not TOPIC:PARTITION=BROKER"),
-        (("reassign", "t:0=a"), 2, "not a list of broker ids"),
-        (("reassign", "t:0=0,9"), 1, "no such broker"),
-        (("reassign", "--cancel", "t:0"), 1, "NO_REASSIGNMENT_IN_PROGRESS"),
-        (("unregister", "9", "--yes"), 4, "Broker ID 9 is not currently registered"),
-        (("unregister", "9"), 1, "add --yes"),
+        (("elect",), ExitCode.USAGE, "List topics or partitions, or use --all"),
+        (("elect", "t", "--all"), ExitCode.USAGE, "List topics or partitions, or use --all"),
+        (("elect", "t:x"), ExitCode.USAGE, "'t:x' is not TOPIC or TOPIC:PARTITION"),
+        (("elect", "nope"), ExitCode.NOT_FOUND, "no topic 'nope'"),
+        (("elect", "t:9"), ExitCode.NOT_FOUND, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("reassign",), ExitCode.USAGE, "List what to move"),
+        (("reassign", "t=1"), ExitCode.USAGE, "'t' is not TOPIC:PARTITION"),
+        (("reassign", "t:0"), ExitCode.USAGE, "is not TOPIC:PARTITION=BROKER"),
+        (("reassign", "t:0=a"), ExitCode.USAGE, "not a list of broker ids"),
+        (("reassign", "t:0=0,9"), ExitCode.FAILED, "no such broker"),
+        (("reassign", "--cancel", "t:0"), ExitCode.FAILED, "NO_REASSIGNMENT_IN_PROGRESS"),
+        (
+            ("unregister", "9", "--yes"),
+            ExitCode.NOT_FOUND,
+            "Broker ID 9 is not currently registered",
+        ),
+        (("unregister", "9"), ExitCode.FAILED, "add --yes"),
     ],
 )
 def test_impossible_request_is_explained(

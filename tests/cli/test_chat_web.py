@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from urllib.request import urlopen
 
+from kafkaesque.cli.failures import ExitCode
+
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main", "chat", "web"]
 PATIENCE_S = 60
 
@@ -26,6 +28,6 @@ def test_json_prints_the_address_of_the_page_as_json(tmp_path: Path) -> None:
             with urlopen(f"http://{facts['http']}/", timeout=PATIENCE_S) as page:
                 assert page.status == 200
             process.stdin.close()
-            assert process.wait(PATIENCE_S) == 0
+            assert process.wait(PATIENCE_S) == ExitCode.OK
         finally:
             process.kill()

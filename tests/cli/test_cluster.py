@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaesque.cli.failures import ExitCode
 from kafkaesque.cli.main import run
 
 
@@ -19,5 +20,5 @@ from kafkaesque.cli.main import run
 def test_wrong_usage_is_explained(
     arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["cluster", *arguments]) == 2
+    assert run(["cluster", *arguments]) == ExitCode.USAGE
     assert text in capsys.readouterr().err

@@ -12,6 +12,7 @@ from tests.cli.conftest import Run
 
 from kafkaesque.admin.compat.rules.apache_kafka import APACHE_APIS, APACHE_TOPIC_SETTINGS
 from kafkaesque.admin.librdkafka_types import NewTopic
+from kafkaesque.cli.failures import ExitCode
 from kafkaesque.client.wire.address import parse_address
 from kafkaesque.client.wire.blocking import BlockingConnection
 from kafkaesque.model.errors import ErrorCode
@@ -110,7 +111,7 @@ def verdicts(document: Any) -> dict[str, tuple[str, str]]:
 
 def test_features_in_use_are_found_and_apache_kafka_has_them(run: Run, ours: str) -> None:
     outcome = run("compat", "-b", ours, "--json")
-    assert outcome.code == 0, outcome.out
+    assert outcome.code == ExitCode.OK, outcome.out
     assert outcome.json["lacking"] == 0
     found = verdicts(outcome.json)
     assert {status for status, _ in found.values()} == {"ok"}
@@ -130,7 +131,7 @@ def test_cluster_wide_setting_is_found(run: Run) -> None:
         outcome = run(
             "compat", "-b", source.bootstrap_servers, "--target", target.bootstrap_servers
         )
-    assert outcome.code == 0, outcome.out
+    assert outcome.code == ExitCode.OK, outcome.out
     assert "message.max.bytes=5000" in outcome.out
 
 
@@ -140,20 +141,20 @@ def test_target_with_too_few_brokers_lacks_replicas(run: Run) -> None:
         outcome = run(
             "compat", "-b", cluster.bootstrap_servers, "--target", single.bootstrap_servers
         )
-    assert outcome.code == 1
+    assert outcome.code == ExitCode.FAILED
     assert "LACK  replicas" in outcome.out
     assert "do: give the target 3 brokers, or create 1: orders with fewer replicas" in outcome.out
 
 
 def test_nothing_is_created_at_the_target(run: Run, ours: str) -> None:
     with Broker() as target:
-        assert run("compat", "-b", ours, "--target", target.bootstrap_servers).code == 0
+        assert run("compat", "-b", ours, "--target", target.bootstrap_servers).code == ExitCode.OK
         assert run("topic", "list", "-b", target.bootstrap_servers, "--json").json["topics"] == []
 
 
 def test_unreachable_target_is_named(run: Run, ours: str) -> None:
     outcome = run("compat", "-b", ours, "--target", "127.0.0.1:1")
-    assert outcome.code == 3
+    assert outcome.code == ExitCode.CANNOT_CONNECT
     assert "127.0.0.1:1" in outcome.err
 
 
@@ -171,7 +172,7 @@ def test_known_version_ranges_match_a_real_apache_kafka(apache: str, run: Run) -
 @pytest.mark.timeout(300)
 def test_move_from_ours_to_apache_kafka_lacks_nothing(run: Run, ours: str, apache: str) -> None:
     outcome = run("compat", "-b", ours, "--target", apache)
-    assert outcome.code == 0, outcome.out
+    assert outcome.code == ExitCode.OK, outcome.out
 
 
 @pytest.mark.timeout(300)
@@ -179,7 +180,7 @@ def test_move_from_apache_kafka_lists_features_that_we_lack(
     run: Run, ours: str, apache: str
 ) -> None:
     outcome = run("compat", "-b", apache, "--target", ours, "--json")
-    assert outcome.code == 1
+    assert outcome.code == ExitCode.FAILED
     found = verdicts(outcome.json)
     assert found["consumer groups"] == ("lacking", "1: newer; no ConsumerGroupHeartbeat")
     lacking = [item for item in outcome.json["verdicts"] if item["status"] == "lacking"]

@@ -7,13 +7,14 @@ import subprocess
 import pytest
 from click.testing import CliRunner
 
+from kafkaesque.cli.failures import ExitCode
 from kafkaesque.cli.main import cli
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_script_with_its_install_hint(shell: str) -> None:
+def test_script_includes_an_install_hint(shell: str) -> None:
     result = CliRunner().invoke(cli, ["completion", shell], prog_name="kafkaesque")
-    assert result.exit_code == 0
+    assert result.exit_code == ExitCode.OK
     assert "_KAFKAESQUE_COMPLETE" in result.output
     assert f"# To install: kafkaesque completion {shell}" in result.output
 

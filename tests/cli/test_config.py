@@ -5,6 +5,7 @@ import json
 from click.testing import CliRunner
 from tests.cli.conftest import Run
 
+from kafkaesque.cli.failures import ExitCode
 from kafkaesque.cli.main import cli
 from kafkaesque.model.setting import Scope
 from kafkaesque.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS
@@ -31,7 +32,7 @@ def test_topic_settings_are_set_described_and_unset(command: Run, topic: str) ->
     row = next(row for row in rows if row["name"] == "retention.ms")
     assert (row["value"], row["source"]) == ("60000", "topic")
     assert row["doc"] == TOPIC_SETTINGS["retention.ms"].doc
-    assert command("config", "unset", "topic", topic, "retention.ms").code == 0
+    assert command("config", "unset", "topic", topic, "retention.ms").code == ExitCode.OK
     rows = command("config", "describe", "topic", topic, "--json").json["configs"]
     assert "retention.ms" not in [row["name"] for row in rows]
 
@@ -44,7 +45,7 @@ def test_all_shows_defaults_too(run: Run, topic: str) -> None:
 
 def test_a_broker_is_described(run: Run, kafka: str) -> None:
     listed = run("config", "describe", "broker", "99")
-    assert listed.code == 4
+    assert listed.code == ExitCode.NOT_FOUND
     known = listed.err.rpartition("the brokers are ")[2].split(",")[0].strip()
     rows = run("config", "describe", "broker", known, "--all", "--json").json["configs"]
     assert "log.retention.bytes" in [row["name"] for row in rows]
@@ -52,7 +53,7 @@ def test_a_broker_is_described(run: Run, kafka: str) -> None:
 
 def test_invalid_value_is_rejected_with_the_brokers_message(run: Run, topic: str) -> None:
     outcome = run("config", "set", "topic", topic, "retention.ms=soon")
-    assert outcome.code == 1
+    assert outcome.code == ExitCode.FAILED
     assert "retention.ms" in outcome.err
     assert "fix: `kafkaesque config list`" in outcome.err
 
@@ -61,11 +62,13 @@ def test_default_in_hours_is_converted_to_the_unit_of_the_setting(command: Run, 
     """log.retention.hours is a synonym of log.retention.ms in another unit: 168 ms would be wrong."""
     broker = command("config", "describe", "broker", "99").err.rpartition("the brokers are ")[2]
     known = broker.split(",")[0].strip()
-    assert command("config", "set", "broker", known, "log.retention.ms=604800001").code == 0
+    assert (
+        command("config", "set", "broker", known, "log.retention.ms=604800001").code == ExitCode.OK
+    )
     try:
         rows = command("config", "describe", "broker", known, "--json").json["configs"]
     finally:
-        assert command("config", "unset", "broker", known, "log.retention.ms").code == 0
+        assert command("config", "unset", "broker", known, "log.retention.ms").code == ExitCode.OK
     row = next(row for row in rows if row["name"] == "log.retention.ms")
     assert (row["value"], row["default"]) == ("604800001", "604800000")
 

@@ -8,6 +8,8 @@ from confluent_kafka import Producer
 from tests.cli.conftest import Run, background, read_line
 from tests.waiting import eventually
 
+from kafkaesque.cli.failures import ExitCode
+
 
 @pytest.fixture
 def ten(run: Run, topic: str) -> str:
@@ -16,7 +18,7 @@ def ten(run: Run, topic: str) -> str:
         f'{{"key": "k{n}", "value": "{n}", "timestamp": {1_000_000 + 1000 * n}, "partition": 0}}'
         for n in range(10)
     ]
-    assert run("produce", topic, "--format", "json", stdin="\n".join(lines)).code == 0
+    assert run("produce", topic, "--format", "json", stdin="\n".join(lines)).code == ExitCode.OK
     return topic
 
 
@@ -44,7 +46,7 @@ def test_start_and_stop_select_the_records(
     run: Run, ten: str, options: list[str], expected: str
 ) -> None:
     outcome = run("consume", ten, *options)
-    assert outcome.code == 0, outcome.err
+    assert outcome.code == ExitCode.OK, outcome.err
     assert outcome.out == "".join(f"{digit}\n" for digit in expected)
 
 
@@ -64,9 +66,9 @@ def test_several_topics_are_read_together(run: Run, ten: str, name: str) -> None
 
 
 def test_a_missing_topic_or_partition_is_an_error(run: Run, ten: str, name: str) -> None:
-    assert run("consume", f"{name}-gone").code == 4
+    assert run("consume", f"{name}-gone").code == ExitCode.NOT_FOUND
     outcome = run("consume", ten, "--partition", "7")
-    assert outcome.code == 1
+    assert outcome.code == ExitCode.FAILED
     assert "has no partition 7" in outcome.err
 
 
@@ -88,17 +90,17 @@ def test_new_group_can_start_at_the_end(run: Run, ten: str, name: str) -> None:
 def test_output_goes_to_a_file(run: Run, ten: str, tmp_path: Path) -> None:
     file = tmp_path / "records.jsonl"
     outcome = run("consume", ten, "--json", "--output", str(file))
-    assert (outcome.code, outcome.out) == (0, "")
+    assert (outcome.code, outcome.out) == (ExitCode.OK, "")
     assert len(file.read_text().splitlines()) == 10
 
 
 def test_a_file_that_cannot_be_written_is_an_error(command: Run, ten: str, tmp_path: Path) -> None:
     outcome = command("consume", ten, "--output", str(tmp_path / "nowhere" / "file"))
-    assert (outcome.code, outcome.out) == (1, "")
+    assert (outcome.code, outcome.out) == (ExitCode.FAILED, "")
     assert outcome.err.startswith("error: cannot write")
     assert "nowhere" in outcome.err
     full = command("consume", ten, "--output", "/dev/full")
-    assert full.code == 1
+    assert full.code == ExitCode.FAILED
     assert "cannot write to /dev/full: No space left on device" in full.err
 
 
@@ -110,7 +112,7 @@ def test_closed_pipe_ends_it_without_an_error(run: Run, topic: str, kafka: str) 
         read_line(process)
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(30) == 0
+        assert process.wait(30) == ExitCode.OK
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -122,7 +124,7 @@ def test_follow_prints_new_records_until_interrupted(
             run("produce", topic, stdin=text)
             assert read_line(process) == text.encode()
         process.send_signal(number)
-        assert process.wait(30) == 130
+        assert process.wait(30) == ExitCode.INTERRUPTED
 
 
 def test_aborted_transactions_are_skipped(run: Run, topic: str, kafka: str, name: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.up.test_supervisor import child
 from tests.waiting import until
 
+from kafkaesque.cli.failures import ExitCode
 from kafkaesque.cli.main import run
 from kafkaesque.up.control_server import ControlServer
 from kafkaesque.up.supervisor import ProcessState, Supervisor
@@ -61,7 +62,7 @@ def test_killed_process_is_restarted(stage: Stage) -> None:
     async def story() -> None:
         first = stage.service.pid
         code, out, _ = await stage.type_in("ctl", "kill", "one", "--json")
-        assert code == 0
+        assert code == ExitCode.OK
         assert json.loads(out) == {"process": "one", "action": "kill"}
         await until(
             lambda: stage.service.restarts == 1 and stage.service.state is ProcessState.RUNNING
@@ -76,7 +77,7 @@ def test_process_is_paused_resumed_and_restarted(stage: Stage) -> None:
         assert (await stage.type_in("ctl", "pause", "one"))[1] == "one: pause\n"
         assert stage.service.state is ProcessState.PAUSED
         code, out, _ = await stage.type_in("status")
-        assert code == 1
+        assert code == ExitCode.FAILED
         assert "paused" in out
         await stage.type_in("ctl", "resume", "one")
         assert stage.service.state is ProcessState.RUNNING
@@ -91,10 +92,10 @@ def test_process_is_paused_resumed_and_restarted(stage: Stage) -> None:
 def test_status_has_the_total_memory(stage: Stage) -> None:
     async def story() -> None:
         code, out, _ = await stage.type_in("status", "--json")
-        assert code == 0
-        told = json.loads(out)
-        assert told["memory_bytes"] == sum(item["memory_bytes"] for item in told["processes"])
-        assert told["memory_bytes"] > 1_000_000
+        assert code == ExitCode.OK
+        status = json.loads(out)
+        assert status["memory_bytes"] == sum(item["memory_bytes"] for item in status["processes"])
+        assert status["memory_bytes"] > 1_000_000
         _, out, _ = await stage.type_in("status")
         *_, last = out.splitlines()
         assert last.split()[0] == "total"
@@ -105,7 +106,7 @@ def test_status_has_the_total_memory(stage: Stage) -> None:
 def test_unknown_process_is_rejected_with_the_list_of_processes(stage: Stage) -> None:
     async def story() -> None:
         code, _, err = await stage.type_in("ctl", "kill", "two")
-        assert code == 1
+        assert code == ExitCode.FAILED
         assert "the processes are one" in err
 
     stage.play(story)
@@ -114,5 +115,5 @@ def test_unknown_process_is_rejected_with_the_list_of_processes(stage: Stage) ->
 def test_error_without_a_running_up_says_how_to_start_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["ctl", "kill", "one", "--data", str(tmp_path)]) == 3
+    assert run(["ctl", "kill", "one", "--data", str(tmp_path)]) == ExitCode.CANNOT_CONNECT
     assert f"kafkaesque up --data {tmp_path}" in capsys.readouterr().err

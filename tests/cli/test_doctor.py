@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from tests.cli.conftest import Run
 
+from kafkaesque.cli.failures import ExitCode
 from kafkaesque.cli.main import cli
 from kafkaesque.cli.main import run as run_here
 
@@ -15,7 +16,7 @@ from kafkaesque.cli.main import run as run_here
 def test_a_healthy_kafka_passes(command: Run, kafka: str, tmp_path: Path) -> None:
     outcome = command("doctor", "--data", str(tmp_path), "--json")
     assert outcome.json["fail"] == 0, outcome.out
-    assert outcome.code == 0
+    assert outcome.code == ExitCode.OK
     areas = {finding["area"] for finding in outcome.json["findings"]}
     assert areas >= {"bootstrap", "listeners", "ports", "versions", "limits", "clock", "data"}
 
@@ -27,7 +28,7 @@ def test_api_versions_are_listed_by_name(run: Run) -> None:
 def test_a_closed_port_fails_with_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    assert run_here(["doctor", "-b", f"127.0.0.1:{port}"]) == 1
+    assert run_here(["doctor", "-b", f"127.0.0.1:{port}"]) == ExitCode.FAILED
     out = capsys.readouterr().out
     assert "FAIL" in out
     assert "fix:" in out

@@ -10,7 +10,13 @@ from kafkaesque.admin.errors import (
     ClusterUnreachable,
     ResourceNotFound,
 )
-from kafkaesque.cli.failures import CannotConnect, CommandFailure, TargetNotFound, failure_of
+from kafkaesque.cli.failures import (
+    CannotConnect,
+    CommandFailure,
+    ExitCode,
+    TargetNotFound,
+    failure_of,
+)
 
 
 def test_a_failure_is_shown_with_its_fix() -> None:
@@ -19,11 +25,20 @@ def test_a_failure_is_shown_with_its_fix() -> None:
     assert stream.getvalue() == "error: it broke\n  fix: mend it\n"
 
 
-def test_exit_codes_match_the_help() -> None:
+def test_exit_codes_have_the_numbers_that_scripts_rely_on() -> None:
+    """The other tests compare with the names."""
+    assert {code.name: code.value for code in ExitCode} == {
+        "OK": 0,
+        "FAILED": 1,
+        "USAGE": 2,
+        "CANNOT_CONNECT": 3,
+        "NOT_FOUND": 4,
+        "INTERRUPTED": 130,
+    }
     assert (CommandFailure.exit_code, CannotConnect.exit_code, TargetNotFound.exit_code) == (
-        1,
-        3,
-        4,
+        ExitCode.FAILED,
+        ExitCode.CANNOT_CONNECT,
+        ExitCode.NOT_FOUND,
     )
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.cli.conftest import Run, background, read_line
 
+from kafkaesque.cli.failures import ExitCode
 from kafkaesque.cli.group import parse_target
 
 
@@ -11,7 +12,7 @@ def group(run: Run, topic: str, name: str) -> str:
     """A group without members that has read 3 of 5 records in partition 0 of `topic`."""
     run("produce", topic, "-p", "0", stdin="a\nb\nc\nd\ne\n")
     group = f"{name}-group"
-    assert run("consume", topic, "--group", group, "-n", "3").code == 0
+    assert run("consume", topic, "--group", group, "-n", "3").code == ExitCode.OK
     return group
 
 
@@ -30,8 +31,8 @@ def test_describe_shows_committed_end_and_lag(command: Run, group: str, topic: s
 
 
 def test_a_missing_group_is_not_found(run: Run, name: str) -> None:
-    assert run("group", "describe", name).code == 4
-    assert run("group", "delete", name, "--yes").code == 4
+    assert run("group", "describe", name).code == ExitCode.NOT_FOUND
+    assert run("group", "delete", name, "--yes").code == ExitCode.NOT_FOUND
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_reset_only_shows_the_plan_without_execute(
 ) -> None:
     command = ["group", "reset", group, "--topic", f"{topic}:0", *where, "--json"]
     plan = run(*command)
-    assert plan.code == 0, plan.err
+    assert plan.code == ExitCode.OK, plan.err
     assert plan.json["executed"] is False
     assert [(row["current"], row["new"]) for row in plan.json["changes"]] == [(3, expected)]
     assert committed(run, group) == 3
@@ -66,7 +67,10 @@ def committed(run: Run, group: str) -> int:
 def test_reset_prepares_a_group_that_does_not_exist_yet(run: Run, topic: str, name: str) -> None:
     run("produce", topic, "-p", "0", stdin="a\nb\n")
     fresh = f"{name}-fresh"
-    assert run("group", "reset", fresh, "--topic", topic, "--to", "latest", "--execute").code == 0
+    assert (
+        run("group", "reset", fresh, "--topic", topic, "--to", "latest", "--execute").code
+        == ExitCode.OK
+    )
     assert run("consume", topic, "--group", fresh).out == ""
 
 
@@ -84,26 +88,26 @@ def test_a_group_with_members_is_described_and_not_reset(
     (member,) = described["members"]
     assert member["client_id"] == "kafkaesque-cli"
     assert sorted(member["partitions"]) == [f"{topic}-0", f"{topic}-1"]
-    assert refused.code == 1
+    assert refused.code == ExitCode.FAILED
     assert "in use by 1 member" in refused.err
 
 
 def test_delete_offsets_removes_the_offset_of_a_partition(run: Run, group: str, topic: str) -> None:
-    assert run("group", "delete-offsets", group, "--topic", f"{topic}:0").code == 0
+    assert run("group", "delete-offsets", group, "--topic", f"{topic}:0").code == ExitCode.OK
     (described,) = run("group", "describe", group, "--json").json["groups"]
     assert 0 not in [row["partition"] for row in described["offsets"]]
 
 
 def test_a_deleted_group_is_gone(command: Run, group: str) -> None:
-    assert command("group", "delete", group).code == 1
+    assert command("group", "delete", group).code == ExitCode.FAILED
     assert command("group", "delete", group, "--yes").out == f"{group}: deleted\n"
-    assert command("group", "describe", group).code == 4
+    assert command("group", "describe", group).code == ExitCode.NOT_FOUND
 
 
 def test_group_of_a_deleted_topic_is_still_described(run: Run, group: str, topic: str) -> None:
     run("topic", "delete", topic, "--yes")
     outcome = run("group", "describe", group)
-    assert outcome.code in (0, 4), outcome.err
+    assert outcome.code in (ExitCode.OK, ExitCode.NOT_FOUND), outcome.err
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from kafkaesque.cli.failures import ExitCode
 from kafkaesque.cli.main import COMMANDS, cli, run
 
 
@@ -35,12 +36,12 @@ def test_help_and_version_import_no_client_library_and_no_rich() -> None:
 
 
 def test_an_unknown_command_suggests_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["topics"]) == 2
+    assert run(["topics"]) == ExitCode.USAGE
     assert "Did you mean 'topic'?" in capsys.readouterr().err
 
 
 def test_a_failure_shows_its_fix_and_gives_its_code(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["topic", "list", "-b", "no-such-host.invalid:1"]) == 3
+    assert run(["topic", "list", "-b", "no-such-host.invalid:1"]) == ExitCode.CANNOT_CONNECT
     out, err = capsys.readouterr()
     assert out == ""
     assert "does not resolve" in err
@@ -68,7 +69,7 @@ def test_a_failure_shows_its_fix_and_gives_its_code(capsys: pytest.CaptureFixtur
 def test_contradicting_options_are_usage_errors_before_any_connection(
     args: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(args) == 2
+    assert run(args) == ExitCode.USAGE
     assert "Error:" in capsys.readouterr().err
 
 
@@ -95,7 +96,7 @@ def test_full_disk_of_standard_output_is_reported() -> None:
             text=True,
             check=False,
         )
-    assert done.returncode == 1
+    assert done.returncode == ExitCode.FAILED
     assert done.stderr.splitlines() == [
         "error: cannot write: the disk is full",
         "  fix: free some space, or write to another disk",

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
+from kafkaesque.cli.failures import ExitCode
+
 
 def test_lines_become_records_and_the_summary_stays_off_stdout(command: Run, topic: str) -> None:
     outcome = command("produce", topic, "-p", "0", stdin="one\ntwo\n")
-    assert (outcome.code, outcome.out) == (0, "")
+    assert (outcome.code, outcome.out) == (ExitCode.OK, "")
     assert "2 records (6 B) written" in outcome.err
     assert command("consume", topic).out == "one\ntwo\n"
 
@@ -20,7 +22,7 @@ def test_the_json_summary_counts_records_and_bytes(run: Run, topic: str) -> None
 
 def test_key_headers_partition_and_timestamp_come_from_options(run: Run, topic: str) -> None:
     options = ["-k", "key", "-H", "a=1", "-H", "b=x=y", "-p", "1", "--timestamp", "1700000000000"]
-    assert run("produce", topic, *options, stdin="v\n").code == 0
+    assert run("produce", topic, *options, stdin="v\n").code == ExitCode.OK
     (record,) = run("consume", topic, "--json").json_lines
     assert record == {
         "topic": topic,
@@ -43,7 +45,7 @@ def test_a_marker_writes_a_tombstone(run: Run, topic: str) -> None:
 def test_a_file_can_be_one_value(run: Run, topic: str, tmp_path: Path) -> None:
     file = tmp_path / "blob"
     file.write_bytes(b"\xff\x00\nbytes")
-    assert run("produce", topic, str(file), "--format", "raw").code == 0
+    assert run("produce", topic, str(file), "--format", "raw").code == ExitCode.OK
     (record,) = run("consume", topic, "--json").json_lines
     assert record["value_base64"] == "/wAKYnl0ZXM="
     assert run("consume", topic, "--hex").out == "ff000a6279746573\n"
@@ -52,7 +54,7 @@ def test_a_file_can_be_one_value(run: Run, topic: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_every_codec_reads_back(run: Run, topic: str, codec: str) -> None:
     text = "".join(f"line {number}\n" for number in range(200))
-    assert run("produce", topic, "-p", "0", "-z", codec, stdin=text).code == 0
+    assert run("produce", topic, "-p", "0", "-z", codec, stdin=text).code == ExitCode.OK
     assert run("consume", topic).out == text
 
 
@@ -66,7 +68,7 @@ def test_rejected_record_is_reported_by_its_line(command: Run, name: str) -> Non
     # Without batching, so that the small ones do not share the fate of the large.
     lone = ["-X", "batch.num.messages=1", "--no-idempotent"]
     outcome = command("produce", name, *lone, "--json", stdin=f"small\n{'x' * 5000}\nsmall\n")
-    assert outcome.code == 1
+    assert outcome.code == ExitCode.FAILED
     assert "stdin:2: " in outcome.err
     assert (outcome.json["records"], outcome.json["failed"]) == (2, 1)
 
@@ -74,7 +76,7 @@ def test_rejected_record_is_reported_by_its_line(command: Run, name: str) -> Non
 def test_timed_out_record_is_reported_with_possible_causes(run: Run, name: str) -> None:
     run("topic", "create", name, "-c", "min.insync.replicas=2")
     outcome = run("produce", name, "--timeout", "1", stdin="x\n")
-    assert outcome.code == 1
+    assert outcome.code == ExitCode.FAILED
     assert "stdin:1: Local: Message timed out (_MSG_TIMED_OUT)" in outcome.err
     assert "fix: no broker accepted it in time" in outcome.err
     assert "its disk rejects writes" in outcome.err
@@ -83,14 +85,14 @@ def test_timed_out_record_is_reported_with_possible_causes(run: Run, name: str) 
 
 def test_invalid_line_ends_the_input_after_the_records_before_it(run: Run, topic: str) -> None:
     outcome = run("produce", topic, "--format", "json", stdin='{"value": "ok"}\nbroken\n')
-    assert outcome.code == 1
+    assert outcome.code == ExitCode.FAILED
     assert "stdin: line 2: not JSON" in outcome.err
     assert run("consume", topic).out == "ok\n"
 
 
 def test_a_partition_that_does_not_exist_is_refused(run: Run, topic: str) -> None:
     outcome = run("produce", topic, "-p", "9", stdin="x\n")
-    assert outcome.code == 1
+    assert outcome.code == ExitCode.FAILED
     assert "stdin:1" in outcome.err
 
 
@@ -100,5 +102,5 @@ def test_a_copy_by_json_keeps_every_part(command: Run, topic: str, name: str) ->
     source = command("consume", topic, "--json").out
     copy = f"{name}-copy"
     command("topic", "create", copy, "-p", "2")
-    assert command("produce", copy, "--format", "json", stdin=source).code == 0
+    assert command("produce", copy, "--format", "json", stdin=source).code == ExitCode.OK
     assert command("consume", copy, "--json").out == source.replace(topic, copy)

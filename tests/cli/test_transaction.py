@@ -7,6 +7,8 @@ import confluent_kafka as ck
 import pytest
 from tests.cli.conftest import Run
 
+from kafkaesque.cli.failures import ExitCode
+
 
 @pytest.fixture
 def producer(kafka: str, topic: str, name: str) -> Iterator[ck.Producer]:
@@ -45,7 +47,7 @@ def test_abort_by_id_ends_the_transaction_and_fences_its_producer(
     run: Run, producer: ck.Producer, topic: str, name: str
 ) -> None:
     outcome = run("transaction", "abort", name, "--yes", "--json")
-    assert outcome.code == 0, outcome
+    assert outcome.code == ExitCode.OK, outcome
     assert outcome.json["producer_epoch"] > 0
     with pytest.raises(ck.KafkaException):
         producer.commit_transaction(30)
@@ -57,16 +59,20 @@ def test_hanging_transaction_is_aborted_in_its_partition(
     run: Run, producer: ck.Producer, topic: str
 ) -> None:
     target = ("--topic", topic, "--partition", "0")
-    assert run("transaction", "abort", *target, "--yes").code == 0
+    assert run("transaction", "abort", *target, "--yes").code == ExitCode.OK
     assert run("transaction", "show", *target, "--json").json["open"] == []
-    assert run("transaction", "abort", *target, "--yes").code == 4
+    assert run("transaction", "abort", *target, "--yes").code == ExitCode.NOT_FOUND
 
 
 def test_missing_transaction_is_not_found_and_wrong_usage_is_reported(run: Run, name: str) -> None:
-    assert run("transaction", "show", name).code == 4
-    assert run("transaction", "abort", name, "--yes").code == 4
-    assert run("transaction", "show", "--topic", name, "--partition", "0").code == 4
-    assert run("transaction", "show").code == 2
-    assert run("transaction", "ls", "--topic", name).code == 2
-    assert run("transaction", "ls", "--hanging", "--topic", name).code == 4
-    assert run("transaction", "show", name, "--topic", name, "--partition", "0").code == 2
+    assert run("transaction", "show", name).code == ExitCode.NOT_FOUND
+    assert run("transaction", "abort", name, "--yes").code == ExitCode.NOT_FOUND
+    assert (
+        run("transaction", "show", "--topic", name, "--partition", "0").code == ExitCode.NOT_FOUND
+    )
+    assert run("transaction", "show").code == ExitCode.USAGE
+    assert run("transaction", "ls", "--topic", name).code == ExitCode.USAGE
+    assert run("transaction", "ls", "--hanging", "--topic", name).code == ExitCode.NOT_FOUND
+    assert (
+        run("transaction", "show", name, "--topic", name, "--partition", "0").code == ExitCode.USAGE
+    )
