@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import base64
 import os
-import socket
-import struct
 import subprocess
 import time
 import uuid
@@ -22,10 +20,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 import click
 
+from kafkaesque.client.wire.address import Address
+from kafkaesque.client.wire.blocking import BlockingConnection
+from kafkaesque.client.wire.errors import ConnectionLost
 from kafkaesque.testing.java_server import (
     HOST,
     JavaServer,
@@ -40,10 +40,13 @@ from kafkaesque.testing.java_server import (
 )
 from kafkaesque.testing.maven import classpath
 from kafkaesque.testing.reserved_ports import ReservedPorts
+from kafkaesque.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 DEFAULT_VERSION = "4.3.1"
 READY_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 15.0
+METADATA_VERSION = 1
+METADATA_TIMEOUT_S = 5.0
 
 _LOG4J2 = """\
 status = error
@@ -251,26 +254,18 @@ def _lists_brokers(port: int, brokers: int) -> bool:
 
 
 def _broker_count(port: int) -> int:
-    """How many brokers the one at `port` lists in a Metadata v1 answer; 0 if it does not answer."""
-    client_id = b"ready?"
-    # api_key 3, version 1, correlation id 1, client id; then an empty topic list: brokers only.
-    body = struct.pack(f">hhih{len(client_id)}si", 3, 1, 1, len(client_id), client_id, 0)
+    """How many brokers the one at `port` lists; 0 if it does not answer."""
     try:
-        with socket.create_connection((HOST, port), timeout=5) as link:
-            link.sendall(struct.pack(">i", len(body)) + body)
-            with link.makefile("rb") as answer:
-                size, _correlation_id, count = struct.unpack(">iii", _read(answer, 12))
-                _read(answer, size - 8)
-    except (OSError, EOFError):
+        with BlockingConnection(
+            Address(HOST, port), timeout_s=METADATA_TIMEOUT_S, negotiates=False
+        ) as connection:
+            # An empty list of topics: brokers only.
+            answer = connection.call(
+                MetadataRequest(topics=[]), MetadataResponse, version=METADATA_VERSION
+            )
+    except ConnectionLost:
         return 0
-    return int(count)
-
-
-def _read(stream: IO[bytes], size: int) -> bytes:
-    data = stream.read(size)
-    if len(data) < size:
-        raise EOFError
-    return data
+    return len(answer.brokers)
 
 
 @click.command(help="Run an Apache Kafka in the foreground until Ctrl-C.")

@@ -11,7 +11,6 @@ from typing import Any, ParamSpec
 import pytest
 from tests.client.wire.servers import API_VERSIONS, answer, peer, read_request
 
-from kafkaesque.client.wire import asyncio_connection
 from kafkaesque.client.wire.address import Address, parse_address, parse_bootstrap
 from kafkaesque.client.wire.asyncio_connection import AsyncConnection
 from kafkaesque.client.wire.errors import ApiUnsupported, AuthenticationFailed, ConnectionLost
@@ -60,6 +59,18 @@ async def test_requests_are_pipelined() -> None:
 
 
 @in_event_loop
+async def test_without_negotiation_the_caller_names_the_version() -> None:
+    versions: list[int] = []
+    with peer(lambda connection: versions.append(answer(connection, METADATA)[3])) as address:
+        connection = await AsyncConnection.open(address, negotiates=False)
+        with pytest.raises(ApiUnsupported):
+            await connection.call(REQUEST, MetadataResponse)
+        assert await connection.call(REQUEST, MetadataResponse, version=5) == METADATA
+        connection.close()
+    assert versions == [5]
+
+
+@in_event_loop
 async def test_closed_connection_fails_all_that_wait() -> None:
     def serve(connection: socket.socket) -> None:
         answer(connection, API_VERSIONS)
@@ -84,17 +95,24 @@ async def test_peer_that_does_not_speak_kafka_is_a_lost_connection(noise: bytes)
         await AsyncConnection.open(address)
 
 
+def stay_silent(connection: socket.socket) -> None:
+    read_request(connection)
+    connection.settimeout(1)
+    connection.recv(1)
+
+
 @in_event_loop
-async def test_silent_peer_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asyncio_connection, "CONNECT_TIMEOUT_S", 0.1)
+async def test_silent_peer_ends_at_the_deadline() -> None:
+    with peer(stay_silent) as address, pytest.raises(ConnectionLost, match="timed out"):
+        await AsyncConnection.open(address, timeout_s=0.1)
 
-    def serve(connection: socket.socket) -> None:
-        read_request(connection)
-        connection.settimeout(1)
-        connection.recv(1)
 
-    with peer(serve) as address, pytest.raises(ConnectionLost, match="timed out"):
-        await AsyncConnection.open(address)
+@in_event_loop
+async def test_call_ends_at_its_own_deadline() -> None:
+    with peer(stay_silent) as address:
+        connection = await AsyncConnection.open(address, negotiates=False)
+        with pytest.raises(ConnectionLost, match="timed out"):
+            await connection.call(REQUEST, MetadataResponse, version=1, timeout_s=0.1)
 
 
 @in_event_loop

@@ -48,14 +48,20 @@ class AsyncConnection:
         tls: ssl.SSLContext | None = None,
         credentials: SaslCredentials | None = None,
         client_id: str = "kafkaesque",
+        negotiates: bool = True,
+        timeout_s: float = CONNECT_TIMEOUT_S,
     ) -> AsyncConnection:
-        """Raises ConnectionLost; AuthenticationFailed if trying again does not help."""
+        """Raises ConnectionLost; AuthenticationFailed if trying again does not help.
+
+        Without `negotiates`, every call must name its version, and there is no SASL.
+        """
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 reader, writer = await asyncio.open_connection(*address, ssl=tls)
                 connection = cls(address, reader, writer, client_id)
                 try:
-                    await connection._shake_hands(credentials)
+                    if negotiates:
+                        await connection._shake_hands(credentials)
                 except BaseException:
                     # The caller cannot close a connection that is not returned.
                     connection.close()
@@ -82,12 +88,19 @@ class AsyncConnection:
         self._writer.close()
 
     async def call(
-        self, request: Request, response: type[R], *, version_max: int = VERSION_MAX
+        self,
+        request: Request,
+        response: type[R],
+        *,
+        version: int | None = None,
+        version_max: int = VERSION_MAX,
+        timeout_s: float = CALL_TIMEOUT_S,
     ) -> R:
-        """Sends the request in the newest common version. Raises ApiUnsupported or ConnectionLost."""
-        version = self._protocol.choose_version(type(request), version_max)
+        """Sends in `version`, or in the newest common one. Raises ApiUnsupported or ConnectionLost."""
+        if version is None:
+            version = self._protocol.choose_version(type(request), version_max)
         try:
-            async with asyncio.timeout(CALL_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 answer: R = await self._send(request, response, version)
         except OSError as error:
             self.close()

@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from kafkaesque.client.wire.address import Address
+from kafkaesque.client.wire.asyncio_connection import AsyncConnection
 from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.harness.proc import raise_open_file_limit
 from kafkaesque.model.errors import ErrorCode
-from kafkaesque.wire.codec import decode_response
 from kafkaesque.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -128,37 +129,30 @@ async def _hold_members(spec: Mapping[str, Any]) -> dict[str, float]:
 
 async def _find_coordinators(spec: Mapping[str, Any], groups: list[IdleGroup]) -> None:
     """Retry until each group has one: the first request makes a broker create its offsets topic."""
-    link = await RequestConnection.open(spec["host"], spec["port"])
+    link = await _connect(spec["host"], spec["port"])
     for group in groups:
         request = FindCoordinatorRequest(key=group.name)
         for _ in range(int(SETTLE_TIMEOUT_S / RETRY_S)):
-            answer = await link.call(request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse)
+            answer = await _call(link, request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse)
             if answer.error_code == 0:
                 break
             await asyncio.sleep(RETRY_S)
     link.close()
 
 
-class RequestConnection:
-    """An asyncio connection, one request at a time."""
+async def _connect(host: str, port: int) -> AsyncConnection:
+    """A patient connection: thousands of members connect at once."""
+    return await AsyncConnection.open(
+        Address(host, port),
+        client_id=requests.CLIENT_ID,
+        negotiates=False,
+        timeout_s=SETTLE_TIMEOUT_S,
+    )
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
 
-    @classmethod
-    async def open(cls, host: str, port: int) -> RequestConnection:
-        return cls(*await asyncio.open_connection(host, port))
-
-    async def call(self, request: Request, version: int, answer: type[R]) -> R:
-        self._writer.write(requests.request_frame(request, version))
-        size_bytes = int.from_bytes(await self._reader.readexactly(4))
-        return decode_response(
-            answer, memoryview(await self._reader.readexactly(size_bytes)), version
-        )
-
-    def close(self) -> None:
-        self._writer.close()
+async def _call(link: AsyncConnection, request: Request, version: int, answer: type[R]) -> R:
+    """A broker answers JoinGroup when all members have joined, so a call may take as long."""
+    return await link.call(request, answer, version=version, timeout_s=SETTLE_TIMEOUT_S)
 
 
 class _IdleMember:
@@ -170,7 +164,7 @@ class _IdleMember:
         self._member_id = ""
 
     async def live(self, host: str, port: int) -> None:
-        link = await RequestConnection.open(host, port)
+        link = await _connect(host, port)
         try:
             while True:
                 generation = await self._join(link)
@@ -179,7 +173,7 @@ class _IdleMember:
         finally:
             link.close()
 
-    async def _join(self, link: RequestConnection) -> int | None:
+    async def _join(self, link: AsyncConnection) -> int | None:
         """The generation in which this member has its assignment; None means retry."""
         request = JoinGroupRequest(
             group_id=self._group.name,
@@ -189,7 +183,7 @@ class _IdleMember:
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range", metadata=_SUBSCRIPTION)],
         )
-        joined = await link.call(request, JOIN_VERSION, JoinGroupResponse)
+        joined = await _call(link, request, JOIN_VERSION, JoinGroupResponse)
         self._member_id = joined.member_id
         if joined.error_code:
             await self._after_error(joined.error_code)
@@ -205,21 +199,21 @@ class _IdleMember:
             member_id=self._member_id,
             assignments=assignments,
         )
-        synced = await link.call(sync, SYNC_VERSION, SyncGroupResponse)
+        synced = await _call(link, sync, SYNC_VERSION, SyncGroupResponse)
         if synced.error_code:
             await self._after_error(synced.error_code)
             return None
         self._group.synced[self._key] = joined.generation_id
         return joined.generation_id
 
-    async def _send_heartbeats(self, link: RequestConnection, generation: int) -> None:
+    async def _send_heartbeats(self, link: AsyncConnection, generation: int) -> None:
         """Heartbeats until the group rebalances."""
         request = HeartbeatRequest(
             group_id=self._group.name, generation_id=generation, member_id=self._member_id
         )
         while True:
             await asyncio.sleep(HEARTBEAT_S)
-            answer = await link.call(request, HEARTBEAT_VERSION, HeartbeatResponse)
+            answer = await _call(link, request, HEARTBEAT_VERSION, HeartbeatResponse)
             if answer.error_code:
                 self._group.synced.pop(self._key, None)
                 self._group.rebalances += 1
