@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 
 from kafkaesque.client import dead_letters as module
-from kafkaesque.client.dead_letters import DeadLetterCounts, DeadLetterQueue, RedriveRefused
-from kafkaesque.client.ports import Log, Record, WriterFenced
+from kafkaesque.client.dead_letters import (
+    DeadLetterCounts,
+    DeadLetterQueue,
+    LetterSelection,
+    LetterUnknown,
+    RedriveRefused,
+)
+from kafkaesque.client.ports import Log, Record, TopicUnknown, WriterFenced
 from kafkaesque.events import tasks as protocol
 from kafkaesque.events.topics import TopicSpec
 from kafkaesque.tasks import NO_RETRY, App, TaskRefused, TaskTester
@@ -62,6 +68,43 @@ def test_a_redriven_call_runs_as_a_first_attempt_and_its_letter_ends() -> None:
             assert len(tester.done("fragile")) == 2
             assert {one.attempt for one in tester.attempts} == {1}
             assert await tester.dead_letters() == []
+
+    run(test)
+
+
+def test_letters_are_selected_by_id_task_and_reason() -> None:
+    app, fragile, _ = fragile_app()
+
+    async def test() -> None:
+        async with TaskTester(app) as tester:
+            await fragile.send(1)
+            await app.send_records([Record("tasks.shop", None, b"not a call")])
+            await tester.settle()
+            letters = {one.task: one for one in await tester.dead_letters()}
+            call, junk = letters["fragile"], letters[None]
+
+            async def ids(selection: LetterSelection) -> set[str]:
+                return set(await module.read_dead_letters(tester.log, "shop", selection))
+
+            assert await ids(module.ALL_LETTERS) == {call.id, junk.id}
+            assert await ids(LetterSelection(ids=[junk.id])) == {junk.id}
+            assert await ids(LetterSelection(task="fragile")) == {call.id}
+            assert await ids(LetterSelection(reason=junk.reason)) == {junk.id}
+            assert await ids(LetterSelection(ids=[junk.id], task="fragile")) == set()
+            with pytest.raises(LetterUnknown, match="shop has no dead letter x/0/1"):
+                await ids(LetterSelection(ids=[junk.id, "x/0/1"]))
+
+    run(test)
+
+
+def test_a_queue_that_does_not_exist_cannot_be_opened() -> None:
+    app, _, _ = fragile_app()
+
+    async def test() -> None:
+        async with TaskTester(app) as tester:
+            with pytest.raises(TopicUnknown):
+                async with DeadLetterQueue.open(tester.log, "nowhere"):
+                    pass
 
     run(test)
 

@@ -286,6 +286,11 @@ def test_dead_letters_are_listed_redriven_and_dropped(
         ("tasks.shop/0/5", "charge"),
     ]
     target = "/api/tasks/shop/redrive"
+    for drop in (False, True):
+        body = {"ids": ["tasks.shop/0/5", "tasks.shop/0/7"], "drop": drop}
+        unknown = {"error": "shop has no dead letter tasks.shop/0/7"}
+        assert console.act(target, body) == (404, unknown)
+    assert len(console.get("/api/tasks/shop/dead")["letters"]) == 2
     assert console.act(target, {"ids": ["tasks.shop/0/5"]})[1] == {"queue": "shop", "sent_back": 1}
     sent = console.get("/api/topics/tasks.shop/messages?limit=1")["records"][0]
     assert sent["value"]["data"]["task"] == "charge"

@@ -114,6 +114,10 @@ def test_an_operator_lists_shows_redrives_and_drops_dead_letters(
     first = letters[0]["id"]
     shown = run("dlq", "show", "probe", first, "-b", bootstrap)
     assert (shown["reason"], shown["value"][:4], shown["origin"]) == ("unreadable", "junk", first)
+    unknown = ["tasks", "dlq", "drop", "probe", first, "tasks.probe/0/99", "-b", bootstrap]
+    refused = CliRunner().invoke(cli, unknown)
+    assert refused.exit_code == 4
+    assert "probe has no dead letter tasks.probe/0/99" in refused.output
     assert run("dlq", "redrive", "probe", first, "-b", bootstrap) == {"redriven": 1, "ids": [first]}
     assert run("dlq", "drop", "probe", "--all", "-b", bootstrap)["dropped"] == 2
     assert run("dlq", "ls", "probe", "-b", bootstrap) == []

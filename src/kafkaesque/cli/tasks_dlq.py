@@ -14,7 +14,7 @@ from kafkaesque.cli.render import Column, Screen, iso_time
 
 if TYPE_CHECKING:
     from kafkaesque.admin.connection import ClusterConnection
-    from kafkaesque.client.dead_letters import DeadLetter
+    from kafkaesque.client.dead_letters import DeadLetter, LetterSelection
     from kafkaesque.client.kafka import KafkaLog
 
 _COLUMNS = [
@@ -62,9 +62,10 @@ def list_letters(
     reason: str | None,
 ) -> None:
     """List the dead letters of a queue, oldest first."""
-    letters = _read(connection, queue)
-    chosen = [letter for letter in letters.values() if _fits(letter, task_name, reason)]
-    rows = [_row(letter) for letter in chosen]
+    from kafkaesque.client.dead_letters import LetterSelection
+
+    letters = _read(connection, queue, LetterSelection(task=task_name, reason=reason))
+    rows = [_row(letter) for letter in letters.values()]
     shown = [{**row, "failure": str(row["failure"])[:FAILURE_LENGTH_SHOWN]} for row in rows]
     screen.document(rows, lambda: screen.table(_COLUMNS, shown, f"{queue} has no dead letters"))
 
@@ -75,11 +76,9 @@ def list_letters(
 @client_options()
 def show(connection: ClusterConnection, screen: Screen, queue: str, letter_id: str) -> None:
     """Show one dead letter with its call and traceback."""
-    letter = _read(connection, queue).get(letter_id)
-    if letter is None:
-        raise TargetNotFound(
-            f"{queue} has no dead letter {letter_id}", f"`tasks dlq ls {queue}` lists them"
-        )
+    from kafkaesque.client.dead_letters import LetterSelection
+
+    letter = _read(connection, queue, LetterSelection(ids=[letter_id]))[letter_id]
     document = {**_row(letter), "origin": letter.origin, "call_id": letter.call_id,
                 "first_failure_at": iso_time(letter.first_failure_ms),
                 "key": _text(letter.key), "value": _text(letter.value),
@@ -121,26 +120,15 @@ def drop(connection: ClusterConnection, screen: Screen, queue: str, **choice: An
 def _end(
     connection: ClusterConnection, screen: Screen, queue: str, choice: Mapping[str, Any], verb: str
 ) -> None:
-    from kafkaesque.client.dead_letters import DeadLetterQueue
+    from kafkaesque.client.dead_letters import ALL_LETTERS, DeadLetterQueue, LetterSelection
 
-    ids, task, reason = choice["ids"], choice["task_name"], choice["reason"]
-    if not ids and not choice["everything"] and task is None and reason is None:
+    selection = LetterSelection(choice["ids"], choice["task_name"], choice["reason"])
+    if selection == ALL_LETTERS and not choice["everything"]:
         raise usage("Select letters by ID, --task, --reason or --all.")
 
     async def end(log: KafkaLog) -> tuple[list[str], list[str]]:
-        await log.admin.spans(f"tasks.{queue}.dead")
         async with DeadLetterQueue.open(log, queue) as letters:
-            found = await letters.read()
-            missing = [one for one in ids if one not in found]
-            if missing:
-                raise TargetNotFound(
-                    f"{queue} has no dead letter {missing[0]}", f"`tasks dlq ls {queue}` lists them"
-                )
-            chosen = [
-                letter
-                for name, letter in found.items()
-                if (not ids or name in ids) and _fits(letter, task, reason)
-            ]
+            chosen = list((await letters.read(selection)).values())
             if verb == "redriven":
                 done = await letters.redrive(chosen)
                 return [one.id for one in done.redriven], [one.id for one in done.skipped]
@@ -160,11 +148,13 @@ def _end(
     screen.document(document, draw)
 
 
-def _read(connection: ClusterConnection, queue: str) -> Mapping[str, DeadLetter]:
+def _read(
+    connection: ClusterConnection, queue: str, selection: LetterSelection
+) -> Mapping[str, DeadLetter]:
     from kafkaesque.client.dead_letters import read_dead_letters
 
     letters: Mapping[str, DeadLetter] = run_with_log(
-        connection, lambda log: read_dead_letters(log, queue)
+        connection, lambda log: read_dead_letters(log, queue, selection)
     )
     return letters
 
@@ -173,7 +163,7 @@ def run_with_log(
     connection: ClusterConnection, operation: Callable[[KafkaLog], Coroutine[Any, Any, Any]]
 ) -> Any:
     """Run one operation on the log; its errors become failures of the command."""
-    from kafkaesque.client.dead_letters import RedriveRefused
+    from kafkaesque.client.dead_letters import LetterUnknown, RedriveRefused
     from kafkaesque.client.kafka import KafkaLog
     from kafkaesque.client.ports import LogError, TopicUnknown
     from kafkaesque.tasks.errors import TaskRefused
@@ -190,12 +180,10 @@ def run_with_log(
         raise TargetNotFound(
             str(error), "a queue has the name of its application, or its own name"
         ) from None
+    except LetterUnknown as error:
+        raise TargetNotFound(str(error), f"`tasks dlq ls {error.queue}` lists them") from None
     except (LogError, TaskRefused, RedriveRefused) as error:
         raise CommandFailure(str(error)) from None
-
-
-def _fits(letter: DeadLetter, task: str | None, reason: str | None) -> bool:
-    return (task is None or letter.task == task) and (reason is None or letter.reason == reason)
 
 
 def _row(letter: DeadLetter) -> dict[str, Any]:

@@ -18,7 +18,7 @@ tests use it. The rules of a redrive:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Container, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -37,6 +37,14 @@ COUNTED_LETTERS_MAX: Final = 100_000
 
 class RedriveRefused(Exception):
     """None of the chosen letters can be redriven."""
+
+
+class LetterUnknown(Exception):
+    """A queue has no dead letter with the id that was asked for."""
+
+    def __init__(self, queue: str, letter_id: str) -> None:
+        super().__init__(f"{queue} has no dead letter {letter_id}")
+        self.queue = queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +133,40 @@ def _letter_id(record: Received) -> str:
     return (record.key or b"").decode("utf-8", "backslashreplace")
 
 
-async def read_dead_letters(log: Log, queue: str) -> Mapping[str, DeadLetter]:
-    """The letters of `queue` by id, oldest first. Raises TopicUnknown if the queue does not exist."""
+@dataclass(frozen=True, slots=True)
+class LetterSelection:
+    """Which letters of a queue. A letter must meet every condition that is set."""
+
+    ids: Collection[str] = ()
+    """None: any. Each id must exist."""
+    task: str | None = None
+    reason: str | None = None
+
+    def apply(self, queue: str, letters: Mapping[str, DeadLetter]) -> dict[str, DeadLetter]:
+        """The selected ones, in the same order. Raises LetterUnknown."""
+        for one in self.ids:
+            if one not in letters:
+                raise LetterUnknown(queue, one)
+        return {name: letter for name, letter in letters.items() if self._includes(letter)}
+
+    def _includes(self, letter: DeadLetter) -> bool:
+        return (
+            (not self.ids or letter.id in self.ids)
+            and (self.task is None or letter.task == self.task)
+            and (self.reason is None or letter.reason == self.reason)
+        )
+
+
+ALL_LETTERS: Final = LetterSelection()
+
+
+async def read_dead_letters(
+    log: Log, queue: str, selection: LetterSelection = ALL_LETTERS
+) -> Mapping[str, DeadLetter]:
+    """The selected letters of `queue` by id, oldest first.
+
+    Raises TopicUnknown if the queue does not exist, and LetterUnknown.
+    """
     letters: dict[str, DeadLetter] = {}
     spans = await log.admin.spans(protocol.dead_topic(queue))
     async for batch in read_stretch(log, spans):
@@ -135,7 +175,7 @@ async def read_dead_letters(log: Log, queue: str) -> Mapping[str, DeadLetter]:
             letters.pop(name, None)
             if record.value is not None:
                 letters[name] = DeadLetter.from_record(queue, record)
-    return letters
+    return selection.apply(queue, letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +198,11 @@ class DeadLetterQueue:
     @classmethod
     @asynccontextmanager
     async def open(cls, log: Log, queue: str) -> AsyncIterator[DeadLetterQueue]:
-        """Fences every earlier writer of this queue. Read the letters after this, not before."""
+        """Fences every earlier writer of this queue. Read the letters after this, not before.
+
+        Raises TopicUnknown if the queue does not exist, and fences nobody then.
+        """
+        await log.admin.spans(protocol.dead_topic(queue))
         options = WriterOptions(transactional_id=f"tasks.{queue}.dead-letters")
         writer = await log.open_writer(options)
         try:
@@ -166,8 +210,9 @@ class DeadLetterQueue:
         finally:
             await writer.close()
 
-    async def read(self) -> Mapping[str, DeadLetter]:
-        return await read_dead_letters(self._log, self._queue)
+    async def read(self, selection: LetterSelection = ALL_LETTERS) -> Mapping[str, DeadLetter]:
+        """As `read_dead_letters`."""
+        return await read_dead_letters(self._log, self._queue, selection)
 
     async def redrive(self, letters: Sequence[DeadLetter]) -> Redrive:
         """Sends the calls back to the queue and ends their letters."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 from kafkaesque.client.dead_letters import (
     DeadLetter,
     DeadLetterQueue,
+    LetterSelection,
     RedriveRefused,
     read_dead_letters,
 )
@@ -43,13 +44,16 @@ class DeadLetters:
         return [_document(letter) for letter in list(letters.values())[: -LETTERS_SHOWN - 1 : -1]]
 
     async def redrive(self, queue: str, ids: Collection[str]) -> tuple[int, int]:
-        """Redrives the letters of these ids (none: all). Returns how many were redriven and skipped."""
+        """Redrives the letters of these ids (none: all). Returns how many were redriven and skipped.
+
+        Raises LetterUnknown for an id that does not exist; nothing is redriven then.
+        """
         async with self._opened(queue, ids) as (letters, chosen):
             done = await letters.redrive(chosen)
             return len(done.redriven), len(done.skipped)
 
     async def drop(self, queue: str, ids: Collection[str]) -> int:
-        """Drops the letters of these ids (none: all). Returns how many."""
+        """Drops the letters of these ids (none: all). Returns how many. Raises LetterUnknown."""
         async with self._opened(queue, ids) as (letters, chosen):
             await letters.drop(chosen)
             return len(chosen)
@@ -60,8 +64,7 @@ class DeadLetters:
     ) -> AsyncIterator[tuple[DeadLetterQueue, list[DeadLetter]]]:
         try:
             async with DeadLetterQueue.open(self._log(), queue) as letters:
-                found = await letters.read()
-                yield letters, [one for name, one in found.items() if not ids or name in ids]
+                yield letters, list((await letters.read(LetterSelection(ids))).values())
         except (LogError, RedriveRefused) as error:
             raise LettersFailed(str(error)) from None
 

@@ -23,6 +23,7 @@ from kafkaesque.console.web.live import sse_event
 from kafkaesque.console.web.openapi import openapi_document
 from kafkaesque.console.web.responses import json_response, read_body
 from kafkaesque.console.web.security import OperatorAccess, require_operator, require_reader
+from kafkaesque.events.tasks import dead_topic
 
 EXPORT_RECORDS_MAX: Final = 10_000_000
 HISTOGRAM_MS: Final = 3_600_000
@@ -281,7 +282,7 @@ class Api:
             count, skipped = await letters.redrive(queue, ids)
         subject = "1 dead letter" if count == 1 else f"{count} dead letters"
         self._log_action(
-            f"an operator {verb} {subject} of queue {queue}", f"topic/tasks.{queue}.dead"
+            f"an operator {verb} {subject} of queue {queue}", f"topic/{dead_topic(queue)}"
         )
         done: dict[str, Any] = {"queue": queue, "dropped" if body.drop else "sent_back": count}
         return {**done, "skipped": skipped} if skipped else done

@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kafkaesque.client.dead_letters import LetterUnknown
 from kafkaesque.client.wire.errors import ApiUnsupported, AuthenticationFailed, ConnectionLost
 from kafkaesque.console.cluster.admin import AdminRequestFailed
 from kafkaesque.console.documents.state import ResourceNotFound
@@ -24,6 +25,7 @@ T = TypeVar("T")
 BODY_BYTES_MAX: Final = 2 << 20
 ERROR_STATUSES: Final[dict[type[Exception], int]] = {
     ResourceNotFound: 404,
+    LetterUnknown: 404,
     InvalidQuery: 400,
     AdminRequestFailed: 409,
     ScanFailed: 503,
