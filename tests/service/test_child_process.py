@@ -11,6 +11,7 @@ import pytest
 from kafkaesque.service.child_process import (
     ChildProcess,
     NotReady,
+    log_tail,
     parse_ready,
     print_ready,
     read_ready,
@@ -110,3 +111,10 @@ def test_child_sees_the_end_of_its_input(tmp_path: Path) -> None:
     process.start()
     process.end_input()
     assert process.wait(60.0) == 0
+
+
+def test_log_tail_is_the_end_of_each_file_that_exists(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1\n2\n3\n")
+    (tmp_path / "b").write_text("4\n")
+    logs = [tmp_path / name for name in ("a", "missing", "b")]
+    assert log_tail(*logs, lines=2) == "2\n3\n4"

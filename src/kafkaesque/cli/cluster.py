@@ -16,6 +16,7 @@ import click
 from kafkaesque.cli.failures import ExitCode, usage
 from kafkaesque.cli.options import data_option, examples, port_option
 from kafkaesque.cli.server_settings import read_broker_settings
+from kafkaesque.service.child_process import ready_line
 from kafkaesque.service.process import stop_event
 from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 from kafkaesque.up.brokers import (
@@ -133,7 +134,7 @@ def _as_json(services: Sequence[Service]) -> str:
 def _welcome(services: Sequence[Service], data: Path) -> str:
     first = services[0].facts["kafka"]
     option = "" if first == f"{HOST}:9092" else f" -b {first}"
-    return f"""ready kafka={bootstrap_servers(services)}
+    return f"""{ready_line({"kafka": bootstrap_servers(services)})}
 
   zookeeper.connect   {",".join(service.facts["coordination"] for service in services)}
   telnet, nc          {",".join(service.facts["text"] for service in services)}

@@ -66,8 +66,10 @@ async def read_ready(output: asyncio.StreamReader) -> dict[str, str]:
     raise EOFError
 
 
-def log_tail(log: Path, lines: int = _LOG_LINES_SHOWN) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+def log_tail(*logs: Path, lines: int = _LOG_LINES_SHOWN) -> str:
+    """The last lines of each of those files that exists."""
+    tails = [log.read_text(errors="replace").splitlines()[-lines:] for log in logs if log.exists()]
+    return "\n".join(line for tail in tails for line in tail)
 
 
 class ChildProcess:

@@ -26,12 +26,12 @@ import click
 from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.blocking import BlockingConnection
 from kafkaesque.client.wire.errors import ConnectionLost
+from kafkaesque.service.child_process import log_tail
 from kafkaesque.testing.java_server import (
     HOST,
     JavaServer,
     JavaServerFailed,
     console_log,
-    log_tail,
     read_properties,
     run_in_foreground,
     take_port,
@@ -277,7 +277,7 @@ def _broker_count(port: int) -> int:
 def main(version: str, port: int, brokers: int, heap: str, settings: tuple[str, ...]) -> None:
     pairs = read_properties(settings)
     server = ApacheKafka(version, pairs, brokers=brokers, port=port, heap=heap)
-    run_in_foreground(server, lambda: f"kafka={server.bootstrap_servers}")
+    run_in_foreground(server, lambda: {"kafka": server.bootstrap_servers})
 
 
 if __name__ == "__main__":

@@ -20,10 +20,10 @@ from typing import ClassVar, Self
 
 import click
 
+from kafkaesque.service.child_process import print_ready
 from kafkaesque.testing.maven import JavaUnavailable, require_tool
 
 HOST = "127.0.0.1"
-LAST_LINES = 15
 
 # The guard outlives a parent that was killed: its standard input is a pipe from us, so `read`
 # succeeds when we write `done` and fails when we have died.
@@ -132,15 +132,6 @@ def console_log(directory: Path) -> Path:
     return directory / "console.log"
 
 
-def log_tail(*files: Path) -> str:
-    """The last lines of those files that exist."""
-    lines: list[str] = []
-    for file in files:
-        if file.exists():
-            lines += file.read_text(errors="replace").splitlines()[-LAST_LINES:]
-    return "\n".join(lines)
-
-
 def wait_until_serving(
     is_serving: Callable[[], bool],
     process: subprocess.Popen[bytes],
@@ -198,12 +189,12 @@ def read_properties(assignments: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def run_in_foreground(server: JavaServer, facts: Callable[[], str]) -> None:
-    """Run until Ctrl-C or SIGTERM. `facts` go into the ready line."""
+def run_in_foreground(server: JavaServer, facts: Callable[[], Mapping[str, str]]) -> None:
+    """Run until Ctrl-C or SIGTERM. `facts` of the running server go into the ready line."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with server:
-            click.echo(f"ready {facts()} pid={','.join(map(str, server.pids))}")
+            print_ready({**facts(), "pid": ",".join(map(str, server.pids))})
             signal.pause()
     except KeyboardInterrupt:
         click.echo("stopped", err=True)

@@ -22,11 +22,11 @@ from pathlib import Path
 
 import click
 
+from kafkaesque.service.child_process import log_tail
 from kafkaesque.testing.java_server import (
     HOST,
     JavaServer,
     console_log,
-    log_tail,
     read_properties,
     run_in_foreground,
     take_port,
@@ -217,7 +217,7 @@ def resolve(version: str) -> str:
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A line of zoo.cfg.")
 def main(version: str, port: int, heap: str, settings: tuple[str, ...]) -> None:
     server = ZooKeeper(version, read_properties(settings), port=port, heap=heap)
-    run_in_foreground(server, lambda: f"zookeeper={server.connect_string}")
+    run_in_foreground(server, lambda: {"zookeeper": server.connect_string})
 
 
 if __name__ == "__main__":

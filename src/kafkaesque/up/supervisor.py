@@ -222,5 +222,5 @@ async def _end(service: Service) -> None:
 
 
 def _explain(service: Service, what: str) -> str:
-    tail = log_tail(service.log, LOG_LINES_SHOWN)
+    tail = log_tail(service.log, lines=LOG_LINES_SHOWN)
     return f"{service.name} {what}; its log {service.log} ends with:\n{tail}"

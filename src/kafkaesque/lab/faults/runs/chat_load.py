@@ -31,6 +31,7 @@ from kafkaesque.edge.client import (
     SnapshotNeeded,
 )
 from kafkaesque.edge.client_state import Credentials
+from kafkaesque.service.child_process import print_ready
 
 _LIFE_S: Final = 24 * 3600
 _CONNECTING: Final = 50
@@ -279,8 +280,7 @@ async def _main(settings: LoadSettings) -> None:
     stopping = asyncio.Event()
     load = Load(settings)
     await load.start()
-    click.echo(f"ready clients={settings.clients}")
-    sys.stdout.flush()
+    print_ready({"clients": settings.clients})
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stopping.set)
     await load.send_messages(stopping)
     await load.drain()
