@@ -22,8 +22,10 @@ import click
 
 from kafkaesque.service.child_process import print_ready
 from kafkaesque.testing.maven import JavaUnavailable, require_tool
+from kafkaesque.testing.waiting import poll_until
 
 HOST = "127.0.0.1"
+_POLL_S = 0.1
 
 # The guard outlives a parent that was killed: its standard input is a pipe from us, so `read`
 # succeeds when we write `done` and fails when we have died.
@@ -139,14 +141,21 @@ def wait_until_serving(
     log: Callable[[], str],
 ) -> None:
     """Poll until `is_serving`. JavaServerFailed with the `log` if the JVM ends or time is up."""
-    pause_s = 0.02
-    while not is_serving():
+
+    def look() -> bool:
+        if is_serving():
+            return True
         if process.poll() is not None:
             raise JavaServerFailed(f"the JVM ended:\n{log()}")
-        if time.monotonic() > deadline_s:
-            raise JavaServerFailed(f"the JVM did not serve in time:\n{log()}")
-        time.sleep(pause_s)
-        pause_s = min(0.2, pause_s * 1.5)
+        return False
+
+    poll_until(
+        look,
+        lambda: f"the JVM serves\n{log()}",
+        deadline_s - time.monotonic(),
+        poll_s=_POLL_S,
+        error=JavaServerFailed,
+    )
 
 
 def start_guard(directory: Path, pids: Sequence[int]) -> subprocess.Popen[bytes]:

@@ -14,13 +14,13 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from kafkaesque.lab.bench.peers import PeerFailed
 from kafkaesque.lab.bench.tasks_programs import PROGRAMS, REQUIREMENTS
 from kafkaesque.testing.broker_process import BrokerProcess
+from kafkaesque.testing.waiting import poll_until
 
 READY_S = 120.0
 _ROW = struct.Struct("<qq")
@@ -131,12 +131,14 @@ class TaskPeer:
 
     def _wait_until_running(self) -> None:
         """Wait until calls are executed: no ready signal is common to all libraries."""
-        deadline_s = time.monotonic() + READY_S
         self.send("noop", 1)
-        while self.count() == 0:
-            if time.monotonic() > deadline_s:
-                raise PeerFailed(f"{self.name} runs no calls:\n{self._log_tails()}")
-            time.sleep(0.05)
+        poll_until(
+            lambda: self.count() > 0,
+            lambda: f"{self.name} runs a call\n{self._log_tails()}",
+            READY_S,
+            poll_s=0.05,
+            error=PeerFailed,
+        )
 
     def _log_tails(self) -> str:
         logs = sorted(self._directory.glob("*.log"))
@@ -164,11 +166,13 @@ class TaskPeer:
             os.truncate(file, 0)
 
     def wait_for(self, count: int, timeout_s: float) -> None:
-        deadline_s = time.monotonic() + timeout_s
-        while self.count() < count:
-            if time.monotonic() > deadline_s:
-                raise PeerFailed(f"{self.name} ran {self.count()} of {count} in {timeout_s:.0f} s")
-            time.sleep(0.02)
+        poll_until(
+            lambda: self.count() >= count,
+            lambda: f"{self.name} runs {count} calls (it ran {self.count()})",
+            timeout_s,
+            poll_s=0.02,
+            error=PeerFailed,
+        )
 
     def stop(self) -> None:
         for process in reversed(self._processes):
@@ -186,12 +190,11 @@ class TaskPeer:
 
 
 def _wait_for_port(port: int) -> None:
-    deadline_s = time.monotonic() + READY_S
-    while True:
+    def listens() -> bool:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
-            return
         except OSError:
-            if time.monotonic() > deadline_s:
-                raise PeerFailed("redis-server does not listen") from None
-            time.sleep(0.05)
+            return False
+        return True
+
+    poll_until(listens, "redis-server listens", READY_S, poll_s=0.05, error=PeerFailed)

@@ -16,6 +16,7 @@ from kafkaesque.lab.bench.report import BenchmarkReport
 from kafkaesque.lab.bench.rounds import BenchmarkOptions, new_report
 from kafkaesque.lab.harness.metrics import Scrape, scrape
 from kafkaesque.testing.table_rows import TableRows
+from kafkaesque.testing.waiting import poll_until
 from kafkaesque.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -115,18 +116,19 @@ def _latency(peer: Peer, options: BenchmarkOptions) -> dict[str, float]:
 
 def _wait_until_clean(peer: Peer, started: float) -> tuple[float, float]:
     """Bytes read by the cleaner, and seconds until the end of the last cleaning that read any."""
-    deadline = started + TIMEOUT_S
     read_bytes, ended = -1.0, started
-    while time.monotonic() < deadline:
+
+    def look() -> bool:
+        nonlocal read_bytes, ended
         page = _scrape(peer)
         now_bytes = page.sum("kafkaesque_log_compacted_bytes_total")
         if now_bytes != read_bytes:
             read_bytes, ended = now_bytes, time.monotonic()
         is_clean = page.sum("kafkaesque_log_dirty_ratio", f'topic="{TOPIC}"') == 0
-        if is_clean and page.sum("kafkaesque_log_cleanings_total") > 0:
-            return read_bytes, ended - started
-        time.sleep(POLL_S)
-    raise TimeoutError(f"the topic is not clean after {TIMEOUT_S:.0f} s")
+        return is_clean and page.sum("kafkaesque_log_cleanings_total") > 0
+
+    poll_until(look, "the topic is clean", TIMEOUT_S, poll_s=POLL_S)
+    return read_bytes, ended - started
 
 
 def _scrape(peer: Peer) -> Scrape:

@@ -10,6 +10,7 @@ from kafkaesque.lab.bench.peers import Peer, PeerOptions, ScriptPeer, running
 from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.bench.report import BenchmarkReport
 from kafkaesque.lab.bench.rounds import BenchmarkOptions, new_report
+from kafkaesque.testing.waiting import poll_until
 
 TOPICS = 5
 LEADER_TIMEOUT_S = 60.0
@@ -51,15 +52,21 @@ def _fill(peer: Peer, partitions: int) -> dict[str, float]:
 
 def _send_until_accepted(sock: socket.socket, frame: bytes) -> None:
     """Retries while a new partition has no leader yet (Apache Kafka reports this for a moment)."""
-    deadline = time.monotonic() + LEADER_TIMEOUT_S
-    while True:
+    error = 0
+
+    def is_accepted() -> bool:
+        nonlocal error
         sock.sendall(frame)
         error = requests.produce_error(requests.read_frame(sock))
-        if error == 0:
-            return
-        if time.monotonic() > deadline:
-            raise LoadFailed(f"a Produce request was answered with error {error}")
-        time.sleep(RETRY_S)
+        return error == 0
+
+    poll_until(
+        is_accepted,
+        lambda: f"a Produce request is accepted (the last one got error {error})",
+        LEADER_TIMEOUT_S,
+        poll_s=RETRY_S,
+        error=LoadFailed,
+    )
 
 
 def _at_rest(peer: Peer, suffix: str) -> dict[str, float]:

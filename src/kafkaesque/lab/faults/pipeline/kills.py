@@ -12,7 +12,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from kafkaesque.lab.faults.pipeline.sinks import SinkReport, check_sinks
 from kafkaesque.pipeline.errors import PipelineError
 from kafkaesque.pipeline.paths import PipelineDirectory
 from kafkaesque.pipeline.sinks.parquet_files import METADATA
+from kafkaesque.testing.waiting import poll_until
 
 RANDOM: Final = "random"
 NEVER: Final = "never"
@@ -183,8 +183,11 @@ def _wait_at_random(
 
 
 def _wait(child: subprocess.Popen[bytes], is_reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + CHILD_TIMEOUT_S
-    while not is_reached() and child.poll() is None:
-        if time.monotonic() > deadline:
-            raise PipelineError(f"the driver did not reach its point within {CHILD_TIMEOUT_S:g} s")
-        time.sleep(_POLL_S)
+    """Wait until the point is reached, or the driver has ended."""
+    poll_until(
+        lambda: is_reached() or child.poll() is not None,
+        "the driver reaches its point",
+        CHILD_TIMEOUT_S,
+        poll_s=_POLL_S,
+        error=PipelineError,
+    )

@@ -134,19 +134,28 @@ class CoordinationRegisters(CoordinationRun):
             worker.start()
 
     def _make_registers(self) -> None:
-        deadline = time.monotonic() + _WRITTEN_WITHIN_S
-        while True:
+        lost = ""
+
+        def made() -> bool:
+            nonlocal lost
             try:
                 connection = ZnodeConnection(self.addresses[0], lambda _: None)
                 connection.attach(ZnodeSession(), 10_000, 0)
                 for path in (ROOT, EPHEMERALS, *REGISTERS):
                     connection.create(path)
                 connection.close()
-                return
-            except ZnodeConnectionLost:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
+            except ZnodeConnectionLost as error:
+                lost = str(error)
+                return False
+            return True
+
+        poll_until(
+            made,
+            lambda: f"the registers are made ({lost})",
+            _WRITTEN_WITHIN_S,
+            poll_s=0.1,
+            error=TargetFailed,
+        )
 
     def inject(self, context: FaultRunContext) -> None:
         kinds = self.permitted(context, ("kill", "pause"), cuts=("cut",))
@@ -167,9 +176,13 @@ class CoordinationRegisters(CoordinationRun):
     def _wait_until_a_session_ended(self) -> None:
         """After a round or two no session may have expired yet. If none ever does, `complaints`
         reports it."""
-        deadline = time.monotonic() + EXPIRING_SESSION_MS / 1000 + _EXPIRES_WITHIN_S
-        while not self._history.expired_after_ms and time.monotonic() < deadline:
-            time.sleep(0.1)
+        with contextlib.suppress(TimeoutError):
+            poll_until(
+                lambda: bool(self._history.expired_after_ms),
+                "a session expired",
+                EXPIRING_SESSION_MS / 1000 + _EXPIRES_WITHIN_S,
+                poll_s=0.1,
+            )
 
     def _break(self, kind: str, node: int) -> None:
         if kind == "kill":
