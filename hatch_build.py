@@ -122,7 +122,8 @@ def compile_extension(source: Path, target: Path) -> str | None:
     target.parent.mkdir(parents=True, exist_ok=True)
     # Under another name first: a process that has the old module mapped must not see it change.
     fresh = target.with_name(f"{target.name}.new")
-    command = [*linker, *FLAGS, *cflags(), f"-I{include}", str(source), "-o", str(fresh)]
+    flags = [*FLAGS, *cflags(), *layout_macros(source.with_name("layout.py"))]
+    command = [*linker, *flags, f"-I{include}", str(source), "-o", str(fresh)]
     try:
         run = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -131,6 +132,24 @@ def compile_extension(source: Path, target: Path) -> str | None:
         return (run.stderr.strip().splitlines() or [f"{linker[0]} failed"])[0]
     fresh.replace(target)
     return None
+
+
+def layout_macros(layout: Path) -> list[str]:
+    """The integers of the module `layout.py` beside a C file, if there is one, as macros."""
+    if not layout.exists():
+        return []
+    values = vars(load_module("layout", layout))
+    return [f"-D{name}={value}" for name, value in values.items() if type(value) is int]
+
+
+def load_module(name: str, path: Path) -> Any:
+    """A module that imports nothing of ours, loaded by itself."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise FileNotFoundError(path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def cflags() -> list[str]:
@@ -175,11 +194,7 @@ def compile_modules(package: Path, *, is_editable: bool) -> str | None:
 
 def compiled_directory(package: Path, *, is_editable: bool) -> Path:
     """Where kafkaesque/compiled.py looks."""
-    spec = importlib.util.spec_from_file_location("compiled", PACKAGE / "compiled.py")
-    if spec is None or spec.loader is None:
-        raise FileNotFoundError(PACKAGE / "compiled.py")
-    compiled = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(compiled)
+    compiled = load_module("compiled", PACKAGE / "compiled.py")
     state = compiled.digest_sources(PACKAGE) if is_editable else "installed"
     return package / "_compiled" / f"{compiled.TAG}-{state}"
 

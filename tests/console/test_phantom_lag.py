@@ -14,7 +14,7 @@ from kafkaesque.console.rules.phantom_lag import (
 )
 from kafkaesque.console.rules.view import ConsoleClusterView, GroupView, PartitionView, TopicView
 from kafkaesque.console.rules.view_builder import evaluate_group, unread_ranges
-from kafkaesque.records.batch import CONTROL_BIT, HEADER, MAGIC, TRANSACTIONAL_BIT
+from kafkaesque.records.layout import CONTROL_BIT, HEADER, MAGIC, TRANSACTIONAL_BIT
 from kafkaesque.wire.messages.fetch import AbortedTransaction
 
 PARTITION = ("orders", 0)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from kafkaesque.model.errors import CorruptMessage, UnsupportedForMessageFormat
 from kafkaesque.model.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from kafkaesque.records.batch import (
-    HEADER_SIZE_BYTES,
     BatchHeader,
     Codec,
     iter_batches,
@@ -21,6 +20,7 @@ from kafkaesque.records.batch import (
     verify_crc,
 )
 from kafkaesque.records.codec import Record, decode_batch, encode_batch
+from kafkaesque.records.layout import HEADER_SIZE_BYTES
 
 
 def _records(count: int = 3) -> list[Record]:

@@ -17,16 +17,10 @@ from hypothesis import strategies as st
 from kafkaesque.broker.storage.scanning import ANY, Cut, cut_batches
 from kafkaesque.model.ids import LeaderEpoch, Offset, TimestampMs
 from kafkaesque.model.limits import BATCH_SIZE_BYTES_MAX
-from kafkaesque.records.batch import (
-    HEADER,
-    BatchHeader,
-    plain_header,
-    read_header,
-    stamp,
-    verify_crc,
-)
+from kafkaesque.records.batch import BatchHeader, plain_header, read_header, stamp, verify_crc
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.records.crc32c import crc32c
+from kafkaesque.records.layout import HEADER
 from kafkaesque.records.native import pure
 
 compiled_only = pytest.mark.skipif(

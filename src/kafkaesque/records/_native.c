@@ -17,28 +17,12 @@
 
 #include "_crc32c.h"
 
-/* Layout of a v2 batch, as in batch.py. */
-enum {
-    LENGTH_POSITION = 8,
-    EPOCH_POSITION = 12,
-    MAGIC_POSITION = 16,
-    CRC_POSITION = 17,
-    CHECKSUMMED_POSITION = 21,
-    DELTA_POSITION = 23,
-    PRODUCER_POSITION = 43,
-    COUNT_POSITION = 57,
-    HEADER_SIZE_BYTES = 61,
-    LENGTH_OVERHEAD_BYTES = 12,
-    HEADER_FIELDS = 13,
-    MAGIC = 2,
-    CODEC_MASK = 7,
-    CODEC_LAST = 4,
-    APPEND_TIME_BIT = 0x08,
-    TRANSACTIONAL_BIT = 0x10,
-    CONTROL_BIT = 0x20,
-    NO_PRODUCER = -1,
-    NO_TIMESTAMP = -1,
-};
+/* Sizes, positions and bits of a batch are macros that the build passes: layout.py is their source. */
+#ifndef HEADER_SIZE_BYTES
+#error "compile with hatch_build.py, which passes the constants of layout.py"
+#endif
+
+enum { CODEC_LAST = 4, NO_PRODUCER = -1, NO_TIMESTAMP = -1 };
 
 /* Below this size, releasing and reacquiring the GIL costs more than it gains. */
 #define GIL_FREE_BYTES 65536
@@ -163,11 +147,11 @@ static PyObject *header_of(PyObject *type, const uint8_t *p, int64_t size_bytes)
         PyLong_FromUnsignedLong(u32(p + CRC_POSITION)),
         PyLong_FromLong(i16(p + CHECKSUMMED_POSITION)),
         PyLong_FromLong(i32(p + DELTA_POSITION)),
-        PyLong_FromLongLong(i64(p + 27)),
-        PyLong_FromLongLong(i64(p + 35)),
+        PyLong_FromLongLong(i64(p + BASE_TIMESTAMP_POSITION)),
+        PyLong_FromLongLong(i64(p + MAX_TIMESTAMP_POSITION)),
         PyLong_FromLongLong(i64(p + PRODUCER_POSITION)),
-        PyLong_FromLong(i16(p + 51)),
-        PyLong_FromLong(i32(p + 53)),
+        PyLong_FromLong(i16(p + PRODUCER_EPOCH_POSITION)),
+        PyLong_FromLong(i32(p + SEQUENCE_POSITION)),
         PyLong_FromLong(i32(p + COUNT_POSITION)),
     };
     return tuple_of(type, fields, HEADER_FIELDS);
@@ -201,11 +185,11 @@ static PyObject *read_header_call(ARGUMENTS) {
 static int is_plain(const uint8_t *p, int64_t earliest_ms, int64_t latest_ms) {
     int attributes = i16(p + CHECKSUMMED_POSITION);
     int64_t records = i32(p + COUNT_POSITION), producer_id = i64(p + PRODUCER_POSITION);
-    int64_t first_ms = i64(p + 27), greatest_ms = i64(p + 35);
+    int64_t first_ms = i64(p + BASE_TIMESTAMP_POSITION), greatest_ms = i64(p + MAX_TIMESTAMP_POSITION);
     if (i64(p) != 0 || records <= 0 || (int64_t)i32(p + DELTA_POSITION) + 1 != records) return 0;
     if ((attributes & (CONTROL_BIT | APPEND_TIME_BIT)) || (attributes & CODEC_MASK) > CODEC_LAST)
         return 0;
-    if (producer_id == NO_PRODUCER ? attributes & TRANSACTIONAL_BIT : i32(p + 53) < 0) return 0;
+    if (producer_id == NO_PRODUCER ? attributes & TRANSACTIONAL_BIT : i32(p + SEQUENCE_POSITION) < 0) return 0;
     if (first_ms != NO_TIMESTAMP && (first_ms < earliest_ms || first_ms > latest_ms)) return 0;
     return greatest_ms == NO_TIMESTAMP || (greatest_ms >= earliest_ms && greatest_ms <= latest_ms);
 }

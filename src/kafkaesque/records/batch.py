@@ -27,32 +27,31 @@ from kafkaesque.model.ids import (
 )
 from kafkaesque.model.limits import BATCH_SIZE_BYTES_MAX
 from kafkaesque.records.crc32c import crc32c
+from kafkaesque.records.layout import (
+    APPEND_TIME_BIT,
+    CHECKSUMMED_POSITION,
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_POSITION,
+    EPOCH_POSITION,
+    HEADER,
+    HEADER_SIZE_BYTES,
+    LENGTH_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    TRANSACTIONAL_BIT,
+)
 from kafkaesque.records.native import compiled
 
 Buffer = bytes | bytearray | memoryview
 
-MAGIC: Final = 2
-HEADER_SIZE_BYTES: Final = 61
-LENGTH_OVERHEAD_BYTES: Final = 12
-"""Size of the base offset and the length field, which `batchLength` does not include."""
-MAGIC_POSITION: Final = 16
-CRC_POSITION: Final = 17
-CHECKSUMMED_POSITION: Final = 21
-"""Position of the attributes. The checksum covers everything from here to the end of the batch."""
 SEQUENCE_MAX: Final = 2**31 - 1
 
-HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _OFFSET: Final = struct.Struct(">q")
 _EPOCH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
-_EPOCH_POSITION: Final = 12
-_MAX_TIMESTAMP_POSITION: Final = 35
-
-_CODEC_MASK: Final = 0x07
-APPEND_TIME_BIT: Final = 0x08
-TRANSACTIONAL_BIT: Final = 0x10
-CONTROL_BIT: Final = 0x20
 
 
 class Codec(IntEnum):
@@ -89,7 +88,7 @@ class BatchHeader(NamedTuple):
     @property
     def codec(self) -> int:
         """The codec bits; a client may have set them to a number that `Codec` does not define."""
-        return self.attributes & _CODEC_MASK
+        return self.attributes & CODEC_MASK
 
     @property
     def uses_append_time(self) -> bool:
@@ -229,7 +228,7 @@ def stamp(
     Neither field is covered by the checksum.
     """
     _OFFSET.pack_into(batch, 0, base_offset)
-    _EPOCH.pack_into(batch, _EPOCH_POSITION, leader_epoch)
+    _EPOCH.pack_into(batch, EPOCH_POSITION, leader_epoch)
     return BatchHeader(base_offset, header.size_bytes, leader_epoch, *header[3:])
 
 
@@ -244,7 +243,7 @@ def stamp_append_time(
     header = read_header(buffer, position)
     attributes_position = position + CHECKSUMMED_POSITION
     _ATTRIBUTES.pack_into(buffer, attributes_position, header.attributes | APPEND_TIME_BIT)
-    _OFFSET.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    _OFFSET.pack_into(buffer, position + MAX_TIMESTAMP_POSITION, timestamp_ms)
     reseal(buffer, position, header.size_bytes)
 
 

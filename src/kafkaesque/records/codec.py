@@ -22,20 +22,16 @@ from kafkaesque.model.ids import (
     TimestampMs,
 )
 from kafkaesque.model.limits import RECORDS_DECOMPRESSED_BYTES_MAX
-from kafkaesque.records.batch import (
+from kafkaesque.records.batch import BatchHeader, Buffer, Codec, read_header, reseal
+from kafkaesque.records.compression import compress, decompress
+from kafkaesque.records.layout import (
     CONTROL_BIT,
     HEADER,
     HEADER_SIZE_BYTES,
     LENGTH_OVERHEAD_BYTES,
     MAGIC,
     TRANSACTIONAL_BIT,
-    BatchHeader,
-    Buffer,
-    Codec,
-    read_header,
-    reseal,
 )
-from kafkaesque.records.compression import compress, decompress
 
 NO_SEQUENCE: Final = -1
 

@@ -14,19 +14,16 @@ from typing import Final, NamedTuple
 from kafkaesque.model.errors import CorruptMessage, InvalidRecord
 from kafkaesque.model.ids import NO_TIMESTAMP, TimestampMs
 from kafkaesque.model.limits import RECORDS_DECOMPRESSED_BYTES_MAX
-from kafkaesque.records.batch import (
+from kafkaesque.records.batch import BatchHeader, Buffer, Codec, reseal
+from kafkaesque.records.compression import compress, decompress
+from kafkaesque.records.layout import (
     APPEND_TIME_BIT,
     CONTROL_BIT,
     HEADER,
     HEADER_SIZE_BYTES,
     LENGTH_OVERHEAD_BYTES,
     TRANSACTIONAL_BIT,
-    BatchHeader,
-    Buffer,
-    Codec,
-    reseal,
 )
-from kafkaesque.records.compression import compress, decompress
 
 DELETE_HORIZON_BIT: Final = 0x40
 """If set, the base timestamp of the batch is the time from which its tombstones may be removed."""

@@ -16,16 +16,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Same values as in wire/native.py. */
-enum Kind {
-    ABSENT, BOOL, INT8, INT16, INT32, INT64, UINT16, UINT32, FLOAT64, UUID,
-    STRING, BYTES, RECORDS, STRUCT, KINDS
-};
+/* The kinds of fields: number, size in bytes if it is fixed, and name in a field's declaration. The
+ * module exports the numbers by name as KINDS, and the flags, for native.py. */
+#define EACH_KIND(X)                                                                             \
+    X(ABSENT, 0, "ABSENT") X(BOOL, 1, "Bool") X(INT8, 1, "Int8") X(INT16, 2, "Int16")            \
+    X(INT32, 4, "Int32") X(INT64, 8, "Int64") X(UINT16, 2, "UInt16") X(UINT32, 4, "UInt32")      \
+    X(FLOAT64, 8, "Float64") X(UUID, 16, "Uuid") X(STRING, 0, "String") X(BYTES, 0, "Bytes")     \
+    X(RECORDS, 0, "Records") X(STRUCT, 0, "STRUCT")
+#define NUMBER(kind, width, name) kind,
+#define WIDTH_OF(kind, width, name) width,
+#define NAME_OF(kind, width, name) name,
+enum Kind { EACH_KIND(NUMBER) KINDS };
 enum Flag { ARRAY = 1, NULLABLE = 2, TAGGED = 4 };
 
 enum { STRING_LENGTH_MAX = 0x7FFF, CAPACITY_FIRST = 512, REQUEST_HEADER_BYTES_MIN = 10, LENGTH_BYTES = 4 };
 
-static const int WIDTH[KINDS] = {0, 1, 1, 2, 4, 8, 2, 4, 8, 16, 0, 0, 0, 0};
+static const int WIDTH[KINDS] = {EACH_KIND(WIDTH_OF)};
+static const char *const NAME[KINDS] = {EACH_KIND(NAME_OF)};
 
 typedef struct Plan Plan;
 typedef struct {
@@ -670,11 +677,23 @@ static PyMethodDef functions[] = {
 };
 
 static int start(PyObject *module) {
-    (void)module;
     const char *wish = getenv("KAFKAESQUE_PURE");
-    if (wish == NULL || *wish == '\0' || strcmp(wish, "modules") == 0) return 0;
-    PyErr_SetString(PyExc_ImportError, "KAFKAESQUE_PURE is set");
-    return -1;
+    if (wish != NULL && *wish != '\0' && strcmp(wish, "modules") != 0) {
+        PyErr_SetString(PyExc_ImportError, "KAFKAESQUE_PURE is set");
+        return -1;
+    }
+    PyObject *kinds = PyDict_New();
+    int is_bad = kinds == NULL;
+    for (int kind = 0; kind < KINDS && !is_bad; kind++) {
+        PyObject *number = PyLong_FromLong(kind);
+        is_bad = number == NULL || PyDict_SetItemString(kinds, NAME[kind], number) < 0;
+        Py_XDECREF(number);
+    }
+    is_bad = is_bad || PyModule_AddObjectRef(module, "KINDS", kinds) < 0 ||
+             PyModule_AddIntMacro(module, ARRAY) < 0 || PyModule_AddIntMacro(module, NULLABLE) < 0 ||
+             PyModule_AddIntMacro(module, TAGGED) < 0;
+    Py_XDECREF(kinds);
+    return is_bad ? -1 : 0;
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, start}, {0, NULL}};

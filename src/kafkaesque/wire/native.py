@@ -34,13 +34,6 @@ else:
 Plan = tuple[type[Struct], bool, tuple[tuple[Any, ...], ...]]
 """(class, flexible, fields): the description of a struct in one version for `_native.c`."""
 
-_KINDS = [
-    "ABSENT", "Bool", "Int8", "Int16", "Int32", "Int64", "UInt16", "UInt32", "Float64", "Uuid",
-    "String", "Bytes", "Records", "STRUCT",
-]  # fmt: skip
-"""Same order as the enum in `_native.c`."""
-_ABSENT = 0
-_ARRAY, _NULLABLE, _TAGGED = 1, 2, 4
 _NOT_GIVEN = 255
 
 
@@ -50,11 +43,12 @@ def make_plan(cls: type[Struct], version: int, flexible: bool) -> Plan:
 
 def _plan_field(field: Field, version: int, flexible: bool) -> tuple[Any, ...]:
     if version not in field.versions:
-        return _ABSENT, 0, 1, field.name, field.default, None
+        return _module.KINDS["ABSENT"], 0, 1, field.name, field.default, None
     is_array, is_tagged = field.is_array, version in field.tagged
-    flags = _ARRAY * is_array | _NULLABLE * (version in field.nullable) | _TAGGED * is_tagged
+    flags = _module.ARRAY * is_array | _module.TAGGED * is_tagged
+    flags |= _module.NULLABLE * (version in field.nullable)
     element_bytes_min = max(1, size_min(field, version, flexible, element=is_array))
-    kind = _KINDS.index(field.scalar or "STRUCT")
+    kind = _module.KINDS[field.scalar or "STRUCT"]
     nested = None if field.struct is None else make_plan(field.struct, version, flexible)
     return kind, flags, element_bytes_min, field.name, field.default, nested
 
@@ -128,7 +122,7 @@ def constructor(cls: type[S], *names: str) -> Callable[..., S]:
 
     if _module is None:
         return construct
-    fields = tuple((_ABSENT, 0, 1, f.name, f.default, None) for f in cls.fields)
+    fields = tuple((_module.KINDS["ABSENT"], 0, 1, f.name, f.default, None) for f in cls.fields)
     numbers = bytes(names.index(f.name) if f.name in names else _NOT_GIVEN for f in cls.fields)
     made: Callable[..., S] = _module.construct(construct, (cls, False, fields), numbers, len(names))
     return made

@@ -22,7 +22,8 @@ from kafkaesque.model.ids import (
     ProducerId,
     TimestampMs,
 )
-from kafkaesque.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from kafkaesque.records.batch import BatchHeader
+from kafkaesque.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkaesque.records.rewriting import DELETE_HORIZON_BIT
 
 DAY_MS = 86_400_000

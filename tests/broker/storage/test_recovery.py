@@ -23,7 +23,7 @@ from kafkaesque.broker.storage.open_files import OpenFile, OpenFiles, SystemCall
 from kafkaesque.lab.sim.disk import SimulatedDisk
 from kafkaesque.model.errors import CorruptMessage, StorageFailed
 from kafkaesque.model.ids import Offset
-from kafkaesque.records.batch import HEADER_SIZE_BYTES
+from kafkaesque.records.layout import HEADER_SIZE_BYTES
 
 ONE_SEGMENT = LogConfig(retention_ms=-1)
 FIRST = f"{0:020d}.log"

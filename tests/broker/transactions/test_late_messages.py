@@ -50,7 +50,8 @@ from kafkaesque.model.ids import (
     TimestampMs,
     TopicPartition,
 )
-from kafkaesque.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from kafkaesque.records.batch import BatchHeader
+from kafkaesque.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 
 NAME = "tx"
 COUNT = 2

@@ -39,7 +39,8 @@ from kafkaesque.client.wire.asyncio_connection import AsyncConnection
 from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost, error_name
 from kafkaesque.client.wire.pool import ConnectionPool
 from kafkaesque.model.errors import ErrorCode, KafkaError
-from kafkaesque.records.batch import MAGIC_POSITION, Codec, read_header
+from kafkaesque.records.batch import Codec, read_header
+from kafkaesque.records.layout import MAGIC_POSITION
 from kafkaesque.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -40,7 +40,8 @@ from kafkaesque.model.errors import (
     UnsupportedCompressionType,
 )
 from kafkaesque.model.ids import Offset, TimestampMs
-from kafkaesque.records.batch import HEADER_SIZE_BYTES, BatchHeader, read_header, verify_crc
+from kafkaesque.records.batch import BatchHeader, read_header, verify_crc
+from kafkaesque.records.layout import HEADER_SIZE_BYTES
 from kafkaesque.records.rewriting import (
     delete_horizon_ms,
     empty_batch,

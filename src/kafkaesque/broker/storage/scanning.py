@@ -6,31 +6,26 @@ skipped on the way to the requested offset are not checked; its header must be p
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from kafkaesque.model.errors import CorruptMessage, KafkaError
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.limits import BATCH_SIZE_BYTES_MAX
-from kafkaesque.records.batch import (
+from kafkaesque.records.batch import BatchHeader, read_header, verify_crc
+from kafkaesque.records.crc32c import crc32c
+from kafkaesque.records.layout import (
+    BRIEF,
     CHECKSUMMED_POSITION,
     HEADER_SIZE_BYTES,
     LENGTH_OVERHEAD_BYTES,
     MAGIC,
-    BatchHeader,
-    read_header,
-    verify_crc,
 )
-from kafkaesque.records.crc32c import crc32c
 from kafkaesque.records.native import compiled
 
 Read = Callable[[int, int], bytes]
 """(size_bytes, position) -> bytes, fewer only at the end."""
 
-_BRIEF: Final = struct.Struct(">qiibI2xi")
-"""Base offset, length, leader epoch, magic, checksum, last offset delta: the fields that a read
-needs, at a third of the cost of a BatchHeader."""
 ANY: Final = -1
 """In place of an offset or an epoch: unknown, not checked."""
 HEADERS_CHUNK_BYTES: Final = 16 * 1024
@@ -80,7 +75,7 @@ def cut_batches(
     next_offset = offset
     expected = start_offset
     while position + HEADER_SIZE_BYTES <= length:
-        base_offset, size_bytes, found, magic, crc, delta = _BRIEF.unpack_from(chunk, position)
+        base_offset, size_bytes, found, magic, crc, delta = BRIEF.unpack_from(chunk, position)
         size_bytes += LENGTH_OVERHEAD_BYTES
         wrong = ""
         if magic != MAGIC or not HEADER_SIZE_BYTES <= size_bytes <= BATCH_SIZE_BYTES_MAX:

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 from kafkaesque.console.rules.view import PartitionKey
 from kafkaesque.model.errors import CorruptMessage
-from kafkaesque.records.batch import HEADER_SIZE_BYTES, BatchHeader, Buffer, read_header
+from kafkaesque.records.batch import BatchHeader, Buffer, read_header
+from kafkaesque.records.layout import HEADER_SIZE_BYTES
 from kafkaesque.wire.messages.fetch import AbortedTransaction
 
 RANGE_OFFSETS_MAX: Final = 500

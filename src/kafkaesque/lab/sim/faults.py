@@ -12,7 +12,7 @@ from kafkaesque.lab.sim.network import LinkQuality
 from kafkaesque.lab.sim.node import SYNC_LATENCY_US_MAX, SimulatedNode
 from kafkaesque.lab.sim.schedule import MILLISECOND_US, Action, random_stream
 from kafkaesque.model.ids import NodeId
-from kafkaesque.records.batch import HEADER_SIZE_BYTES
+from kafkaesque.records.layout import HEADER_SIZE_BYTES
 
 
 class FaultInjector:

@@ -13,16 +13,10 @@ from typing import Any, Final, NamedTuple
 from kafkaesque.model.errors import CorruptMessage, InvalidRecord, KafkaError
 from kafkaesque.model.limits import RECORDS_DECOMPRESSED_BYTES_MAX
 from kafkaesque.pipeline.errors import PipelineError
-from kafkaesque.records.batch import (
-    HEADER_SIZE_BYTES,
-    LENGTH_OVERHEAD_BYTES,
-    BatchHeader,
-    read_header,
-    verify_crc,
-)
+from kafkaesque.records.batch import BatchHeader, read_header, verify_crc
 from kafkaesque.records.compression import decompress
+from kafkaesque.records.layout import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, LENGTH_POSITION
 
-_LENGTH_POSITION: Final = 8
 _ABORT_MARKER: Final = 0
 
 StringColumn = tuple[bytes, bytes, bytes | None]
@@ -123,7 +117,7 @@ def scan(
     try:
         while size_bytes - position >= HEADER_SIZE_BYTES and next_offset < until_offset:
             length = int.from_bytes(
-                chunk[position + _LENGTH_POSITION : position + LENGTH_OVERHEAD_BYTES], "big"
+                chunk[position + LENGTH_POSITION : position + LENGTH_OVERHEAD_BYTES], "big"
             )
             if position + length + LENGTH_OVERHEAD_BYTES > size_bytes:
                 break

@@ -21,17 +21,9 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import NO_PRODUCER, NO_TIMESTAMP, Offset, TimestampMs
 from kafkaesque.model.settings import TopicConfig
-from kafkaesque.records.batch import (
-    HEADER_SIZE_BYTES,
-    MAGIC,
-    MAGIC_POSITION,
-    BatchHeader,
-    Codec,
-    plain_header,
-    read_header,
-    verify_crc,
-)
+from kafkaesque.records.batch import BatchHeader, Codec, plain_header, read_header, verify_crc
 from kafkaesque.records.codec import check_records, decode_batch, encode_batch
+from kafkaesque.records.layout import HEADER_SIZE_BYTES, MAGIC, MAGIC_POSITION
 
 
 class Appended(NamedTuple):

@@ -27,7 +27,8 @@ from kafkaesque.model.errors import (
     OutOfOrderSequence,
 )
 from kafkaesque.model.ids import NO_PRODUCER, Offset, ProducerEpoch, ProducerId, TimestampMs
-from kafkaesque.records.batch import SEQUENCE_MAX, TRANSACTIONAL_BIT, BatchHeader
+from kafkaesque.records.batch import SEQUENCE_MAX, BatchHeader
+from kafkaesque.records.layout import TRANSACTIONAL_BIT
 
 NO_COORDINATOR = -1
 

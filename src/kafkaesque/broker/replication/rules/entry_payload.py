@@ -17,13 +17,9 @@ from kafkaesque.broker.raft.types import SMALL_ENTRY_BYTES, Entry, LogIndex, Sna
 from kafkaesque.broker.replication.rules.journal_records import ControlEntry
 from kafkaesque.model.errors import check
 from kafkaesque.model.ids import NO_OFFSET, Offset
-from kafkaesque.records.batch import (
-    CHECKSUMMED_POSITION,
-    LENGTH_OVERHEAD_BYTES,
-    MAGIC,
-    BatchHeader,
-)
+from kafkaesque.records.batch import BatchHeader
 from kafkaesque.records.crc32c import crc32c
+from kafkaesque.records.layout import CHECKSUMMED_POSITION, LENGTH_OVERHEAD_BYTES, MAGIC
 
 Blob = bytes | bytearray | memoryview | None
 

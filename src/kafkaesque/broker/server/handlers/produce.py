@@ -46,7 +46,8 @@ from kafkaesque.model.errors import (
     UnsupportedCompressionType,
 )
 from kafkaesque.model.ids import TopicId
-from kafkaesque.records.batch import CHECKSUMMED_POSITION, TRANSACTIONAL_BIT, Codec
+from kafkaesque.records.batch import Codec
+from kafkaesque.records.layout import CHECKSUMMED_POSITION, TRANSACTIONAL_BIT
 from kafkaesque.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
