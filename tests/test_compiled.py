@@ -35,8 +35,10 @@ def run(source: Path, pure: str = "") -> tuple[str, str]:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    shutil.copytree(PACKAGE, tmp_path / "kafkaesque")
-    return tmp_path
+    """The sources and their builds, in a checkout of their own."""
+    shutil.copytree(PACKAGE, tmp_path / "src" / "kafkaesque")
+    shutil.copy(PACKAGE.parents[1] / "hatch_build.py", tmp_path)
+    return tmp_path / "src"
 
 
 @needs_build
@@ -58,6 +60,13 @@ def test_changed_source_runs_whether_it_is_compiled_or_imported_by_one_that_is(
     source: Path, changed: str
 ) -> None:
     with (source / "kafkaesque" / changed).open("a") as file:
+        file.write("\n")
+    assert run(source) == ("sources, because they were changed since the build", ".py")
+
+
+@needs_build
+def test_changed_build_runs_the_sources(source: Path) -> None:
+    with (source.parent / "hatch_build.py").open("a") as file:
         file.write("\n")
     assert run(source) == ("sources, because they were changed since the build", ".py")
 

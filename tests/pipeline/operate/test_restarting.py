@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.pipeline.operate.restarting import Restarts
+from kafkaesque.pipeline.rules.restarting import Restarts
 
 TRANSIENT = "Python worker failed to connect back."
 

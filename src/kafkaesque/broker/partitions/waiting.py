@@ -10,7 +10,9 @@ from kafkaesque.broker.raft.types import LogIndex
 from kafkaesque.broker.replication.replica import Replica
 
 WIDE_CHECK_SECONDS = 0.005
-"""How often the replicas that hold a record are counted, if more than a majority must."""
+"""How often the replicas that hold a record are counted, if more than a majority must. Raft reports
+only what a majority holds, and `min.insync.replicas` above a majority is rare: not worth another
+callback on every acknowledgement."""
 
 
 class Watched(Protocol):

@@ -22,7 +22,7 @@ from kafkaesque.pipeline.operate.context import PipelineContext
 from kafkaesque.pipeline.operate.maintenance import is_due, maintain_query_tables
 from kafkaesque.pipeline.operate.progress import Metrics, ProgressListener
 from kafkaesque.pipeline.operate.queries import Query
-from kafkaesque.pipeline.operate.restarting import Restarts
+from kafkaesque.pipeline.rules.restarting import Restarts
 from kafkaesque.pipeline.sinks.delta_table import BatchIdentity, refuse_other_checkpoint
 from kafkaesque.pipeline.source.checkpoint import CheckpointLock, checkpoint_id
 from kafkaesque.pipeline.source.options import read_cluster

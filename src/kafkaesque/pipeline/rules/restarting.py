@@ -1,4 +1,4 @@
-"""Whether and when a failed query is restarted. Rules only.
+"""Whether and when a failed query is restarted.
 
 Some failures are transient: on a busy machine a Python worker may need longer to start than Spark's ten
 seconds (no setting changes them), and brokers may be down for longer than a deadline. A restart loses and

@@ -1,0 +1,1 @@
+"""Rules of the pipeline: when a failed query is restarted."""
