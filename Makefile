@@ -23,7 +23,7 @@ help: ## List the targets
 
 setup: $(STAMP) ## Create .venv with everything that `up` and `test` need (quick if it exists)
 
-$(STAMP): pyproject.toml requirements/dev.lock hatch_build.py $(wildcard src/kafkaesque/*/*.c src/kafkaesque/*/*.h)
+$(STAMP): pyproject.toml requirements/dev.lock hatch_build.py $(wildcard src/kafkaesque/*/*.c src/kafkaesque/*/*.h src/kafkaesque/*/layout.py)
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: set PYTHON=..."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version): set PYTHON=..."; exit 1; }
