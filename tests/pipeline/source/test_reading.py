@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from kafkaesque.pipeline.errors import InvalidOption
-from kafkaesque.pipeline.source.reading import read_batch, read_stream
+from kafkaesque.pipeline.source.reading import read_batch, read_stream, register_source
 
 engines = pytest.mark.parametrize("engine", ["python", "jvm"], indirect=True)
 
@@ -453,3 +455,19 @@ def test_broker_killed_in_mid_stream_costs_nothing(spark, tmp_path, moment: str)
     assert killed
     rows = read_table(spark, tmp_path / "t").select("partition", "offset").collect()
     assert sorted(tuple(row) for row in rows) == [(p, o) for p in range(2) for o in range(40)]
+
+
+def test_queries_that_start_together_all_find_the_source(spark) -> None:
+    for _ in range(10):
+        session = spark.newSession()
+        together = Barrier(8)
+
+        def register(session=session, together=together) -> None:
+            # As in the thread that created the session: Spark looks the name up in the active one.
+            session._jvm.SparkSession.setActiveSession(session._jsparkSession)
+            together.wait()
+            register_source(session)
+
+        with ThreadPoolExecutor(8) as threads:
+            for started in [threads.submit(register) for _ in range(8)]:
+                started.result()

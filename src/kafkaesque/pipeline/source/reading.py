@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
 from kafkaesque.pipeline.errors import InvalidOption, JarsUnavailable
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Engine = Literal["auto", "python", "jvm"]
 
+_REGISTRATION = Lock()
 _JVM_FORMAT = "kafka"
 _JVM_TUNING = {
     # Twice the throughput of the connector's defaults (docs/PIPELINE.md).
@@ -119,10 +121,22 @@ def _open(reader: object, spark: SparkSession, given: dict[str, str], engine: st
     if engine == "jvm":
         tuned = {**_JVM_TUNING, **_without(given, ("kafkaesque.decoder",))}
         return reader.format(_JVM_FORMAT).options(**tuned).load()
-    from kafkaesque.pipeline.source.data_source import FORMAT, TopicSource
+    from kafkaesque.pipeline.source.data_source import FORMAT
 
-    spark.dataSource.register(TopicSource)
+    register_source(spark)
     return reader.format(FORMAT).options(**given).load()
+
+
+def register_source(spark: SparkSession) -> None:
+    """Makes our data source known to a session, by its name. May be called again, from any thread.
+
+    Spark looks the name up and then stores it. If another thread stores it in between, Spark raises
+    DATA_SOURCE_ALREADY_EXISTS, so queries that start together must take turns.
+    """
+    from kafkaesque.pipeline.source.data_source import TopicSource
+
+    with _REGISTRATION:
+        spark.dataSource.register(TopicSource)
 
 
 def _resolve(options: KafkaReadOptions, bound: Bound) -> dict[Partition, int]:
