@@ -7,8 +7,9 @@ from tests.cli.servers import ScriptedKafka
 
 from kafkaesque.admin.cluster import BlockingAdmin, BrokerNode, has_broker_setting, list_brokers
 from kafkaesque.admin.errors import AdminError, BrokerUnavailable
-from kafkaesque.client.wire.address import Address, parse_address
+from kafkaesque.client.wire.address import parse_broker_address
 from kafkaesque.client.wire.blocking import BlockingConnection
+from kafkaesque.model.address import Address
 from kafkaesque.testing import Broker as RunningBroker
 from kafkaesque.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
@@ -28,7 +29,9 @@ def test_versions_features_and_brokers_are_read() -> None:
 def test_setting_of_a_broker_is_found() -> None:
     with (
         RunningBroker() as broker,
-        BlockingConnection(parse_address(broker.bootstrap_servers), timeout_s=5) as connection,
+        BlockingConnection(
+            parse_broker_address(broker.bootstrap_servers), timeout_s=5
+        ) as connection,
     ):
         assert has_broker_setting(connection, 0, "flush")
         assert not has_broker_setting(connection, 0, "no.such.setting")
@@ -36,7 +39,7 @@ def test_setting_of_a_broker_is_found() -> None:
 
 def test_first_bootstrap_address_that_answers_is_used() -> None:
     with RunningBroker() as broker:
-        address = parse_address(broker.bootstrap_servers)
+        address = parse_broker_address(broker.bootstrap_servers)
         cluster = BlockingAdmin([Address("127.0.0.1", 1), address], timeout_s=5)
         assert cluster.brokers() == [BrokerNode(0, *address)]
 

@@ -13,7 +13,7 @@ from tests.cli.conftest import Run
 from kafkaesque.admin.compat.rules.apache_kafka import APACHE_APIS, APACHE_TOPIC_SETTINGS
 from kafkaesque.admin.librdkafka_types import NewTopic
 from kafkaesque.cli.failures import ExitCode
-from kafkaesque.client.wire.address import parse_address
+from kafkaesque.client.wire.address import parse_broker_address
 from kafkaesque.client.wire.blocking import BlockingConnection
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.testing import Broker, Cluster
@@ -160,7 +160,7 @@ def test_unreachable_target_is_named(run: Run, ours: str) -> None:
 
 @pytest.mark.timeout(300)
 def test_known_version_ranges_match_a_real_apache_kafka(apache: str, run: Run) -> None:
-    with BlockingConnection(parse_address(apache), timeout_s=30) as connection:
+    with BlockingConnection(parse_broker_address(apache), timeout_s=30) as connection:
         offered = connection.protocol.api_versions.apis
     assert {key: tuple(offered[key]) for key in APACHE_APIS} == {
         key: tuple(known) for key, known in APACHE_APIS.items()

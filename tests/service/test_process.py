@@ -12,7 +12,6 @@ import pytest
 
 from kafkaesque.service.process import (
     facts_file,
-    parse_address,
     read_facts,
     serve_until_stopped,
 )
@@ -34,20 +33,6 @@ class Service:
 
     def stop(self) -> None:
         self.ended.set()
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [("127.0.0.1:0", ("127.0.0.1", 0)), ("[::1]:9092", ("::1", 9092)), ("a:65535", ("a", 65535))],
-)
-def test_address_is_host_and_port(text: str, address: tuple[str, int]) -> None:
-    assert parse_address(text) == address
-
-
-@pytest.mark.parametrize("text", ["", "9092", ":9092", "host:", "host:x", "host:65536"])
-def test_invalid_address_is_an_error(text: str) -> None:
-    with pytest.raises(ValueError, match="is not HOST:PORT"):
-        parse_address(text)
 
 
 def test_file_of_facts_is_there_while_the_process_runs(tmp_path: Path) -> None:

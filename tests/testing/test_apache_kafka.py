@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import socket
 
-from kafkaesque.client.wire.address import parse_address
+from kafkaesque.client.wire.address import parse_broker_address
 from kafkaesque.testing import Broker
 from kafkaesque.testing.apache_kafka import _broker_count
 
 
 def test_a_broker_that_answers_lists_its_cluster() -> None:
     with Broker() as broker:
-        assert _broker_count(parse_address(broker.bootstrap_servers).port) == 1
+        assert _broker_count(parse_broker_address(broker.bootstrap_servers).port) == 1
 
 
 def test_a_port_that_nobody_serves_has_no_brokers() -> None:

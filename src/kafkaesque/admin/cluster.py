@@ -10,10 +10,10 @@ from typing import Final, NamedTuple, TypeVar
 
 from kafkaesque.admin import CLIENT_ID
 from kafkaesque.admin.errors import AdminError, BrokerUnavailable
-from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.blocking import BlockingConnection
 from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost
 from kafkaesque.client.wire.security import PLAINTEXT, InvalidSecurity, Security
+from kafkaesque.model.address import Address
 from kafkaesque.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -19,7 +19,7 @@ from kafkaesque.broker.replication.dialling import PeerAddress
 from kafkaesque.broker.replication.links import Links
 from kafkaesque.broker.replication.peer_calls import PeerError
 from kafkaesque.broker.replication.rules.peer_hello import PeerIdentity
-from kafkaesque.broker.server.addresses import parse_address
+from kafkaesque.broker.server.addresses import parse_listener
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import NotController
 from kafkaesque.model.ids import GroupId, NodeId
@@ -36,7 +36,7 @@ class Seeds:
     __slots__ = ("addresses",)
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self.addresses = tuple(PeerAddress(*parse_address(text, "join")) for text in texts)
+        self.addresses = tuple(PeerAddress(*parse_listener(text, "join")) for text in texts)
 
     def __bool__(self) -> bool:
         return bool(self.addresses)

@@ -46,10 +46,9 @@ from kafkaesque.broker.replication.rules.peer_hello import PeerIdentity
 from kafkaesque.broker.replication.rules.state_machine import StateMachine
 from kafkaesque.broker.replication.sync_journal import SyncJournal
 from kafkaesque.broker.server.addresses import (
-    Address,
     advertised_address,
     listen_address,
-    parse_address,
+    parse_listener,
 )
 from kafkaesque.broker.server.connection import Connection
 from kafkaesque.broker.server.context import BrokerIdentity, Context
@@ -73,6 +72,7 @@ from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.directory import DataDirectory, Meta
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles
+from kafkaesque.model.address import Address
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import CONTROLLER_GROUP, MemberId, NodeId, member_id
 from kafkaesque.model.limits import MIB
@@ -605,7 +605,7 @@ class _Startup:
     async def _open_http(self, pages: StatusPages) -> tuple[PageServer | None, Address | None]:
         if not self._config.http_listener:
             return None, None
-        wanted = parse_address(self._config.http_listener, "http.listener")
+        wanted = parse_listener(self._config.http_listener, "http.listener")
         server = PageServer(
             {"/metrics": pages.metrics, "/healthz": pages.health, "/readyz": pages.ready}
         )

@@ -12,10 +12,11 @@ from pathlib import Path
 from kafkaesque.broker.cluster.cluster import Cluster
 from kafkaesque.broker.coordination.service import CoordinationService
 from kafkaesque.broker.replication.replica_set import ReplicaSet
-from kafkaesque.broker.server.addresses import Address, guarded_address
+from kafkaesque.broker.server.addresses import guarded_address
 from kafkaesque.broker.server.peer_inbox import PeerService
 from kafkaesque.broker.storage.open_files import OpenFiles
 from kafkaesque.broker.text.server import Serve, TextServer
+from kafkaesque.model.address import Address
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import MemberId
 from kafkaesque.model.settings import BrokerConfig

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from kafkaesque.cli.failures import CannotConnect, CommandFailure, usage
 from kafkaesque.client.ports import LogError
-from kafkaesque.service.process import new_event_loop, parse_address
+from kafkaesque.model.address import parse_address
+from kafkaesque.service.process import new_event_loop
 
 T = TypeVar("T")
 

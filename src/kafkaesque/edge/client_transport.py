@@ -25,6 +25,7 @@ from kafkaesque.edge.protocol.codec import (
 from kafkaesque.edge.protocol.codes import CloseCode, Violation
 from kafkaesque.edge.protocol.framing import FrameParser, encode_frame
 from kafkaesque.edge.protocol.messages import OPCODES, Bye, Message
+from kafkaesque.model.address import parse_address
 
 READ_SIZE_BYTES = 64 * 1024
 EVENT_SIZE_BYTES_MAX = 4 * 1024 * 1024
@@ -151,9 +152,9 @@ async def open_transport(
             if scheme in ("ws", "wss"):
                 return await _open_websocket(address, encoding, tls)
             secure = tls or ssl.create_default_context() if scheme == "tls" else None
-            host, _, port = place.rpartition(":")
+            host, port = parse_address(place)
             reader, writer = await asyncio.open_connection(
-                host.strip("[]"), int(port), ssl=secure, limit=READ_SIZE_BYTES
+                host, port, ssl=secure, limit=READ_SIZE_BYTES
             )
             return TcpTransport(reader, writer, encoding)
     except (OSError, TimeoutError, ValueError, WebSocketException) as error:

@@ -13,9 +13,10 @@ from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.gateway.config import GatewayConfig
 from kafkaesque.gateway.gateway import Gateway
 from kafkaesque.gateway.handover import HandoverServer, take_over
+from kafkaesque.model.address import parse_address
 from kafkaesque.service.child_process import print_ready
 from kafkaesque.service.clock import SystemClock
-from kafkaesque.service.process import facts_file, parse_address, read_facts, stop_event
+from kafkaesque.service.process import facts_file, read_facts, stop_event
 from kafkaesque.service.status_page import StatusServer
 
 FACTS_NAME = "gateway.json"

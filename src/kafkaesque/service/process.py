@@ -32,14 +32,6 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def parse_address(text: str) -> tuple[str, int]:
-    """HOST:PORT; an IPv6 host may be in brackets. Raises ValueError."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"'{text}' is not HOST:PORT.")
-    return host.strip("[]"), int(port)
-
-
 # -- addresses of a running process ----------------------------------------------------------------
 
 

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import click
 
-from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.blocking import BlockingConnection
 from kafkaesque.client.wire.errors import ConnectionLost
+from kafkaesque.model.address import Address
 from kafkaesque.service.child_process import log_tail
 from kafkaesque.testing.java_server import (
     HOST,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from kafkaesque.client.wire.address import parse_address
+from kafkaesque.client.wire.address import parse_broker_address
 from kafkaesque.client.wire.blocking import BlockingConnection
 from kafkaesque.wire.table import Request, Response
 
@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Response)
 def wire_call(address: str, request: Request, version: int, answer: type[R], timeout_s: float) -> R:
     """Raises OSError if the broker is not there, closes the connection or takes too long."""
     with BlockingConnection(
-        parse_address(address),
+        parse_broker_address(address),
         timeout_s=timeout_s,
         client_id="kafkaesque-testing",
         negotiates=False,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkaesque.service.process import parse_address
+from kafkaesque.model.address import parse_address
 from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 from kafkaesque.up.supervisor import Service
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kafkaesque.broker.server.addresses import (
-    Address,
     advertised_address,
     listen_address,
-    parse_address,
+    parse_listener,
 )
+from kafkaesque.model.address import Address
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.settings import BrokerConfig
 
@@ -24,13 +24,13 @@ from kafkaesque.model.settings import BrokerConfig
     ],
 )
 def test_address_is_parsed(text: str, address: Address) -> None:
-    assert parse_address(text, "listeners") == address
+    assert parse_listener(text, "listeners") == address
 
 
 @pytest.mark.parametrize("text", ["", "9092", "host:", "host:x", "host:70000"])
 def test_invalid_address_is_rejected_with_the_name_of_its_setting(text: str) -> None:
     with pytest.raises(InvalidConfig, match="listeners"):
-        parse_address(text, "listeners")
+        parse_listener(text, "listeners")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "[::1]"])

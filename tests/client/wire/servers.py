@@ -8,7 +8,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 
-from kafkaesque.client.wire.address import Address
+from kafkaesque.model.address import Address
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.codec import encode_response_frame
 from kafkaesque.wire.messages.api_versions import ApiVersion, ApiVersionsResponse

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec
 import pytest
 from tests.client.wire.servers import API_VERSIONS, answer, peer, read_request
 
-from kafkaesque.client.wire.address import Address, parse_address, parse_bootstrap
+from kafkaesque.client.wire.address import parse_bootstrap, parse_broker_address
 from kafkaesque.client.wire.asyncio_connection import AsyncConnection
 from kafkaesque.client.wire.errors import ApiUnsupported, AuthenticationFailed, ConnectionLost
 from kafkaesque.client.wire.pool import ConnectionPool
@@ -20,6 +20,7 @@ from kafkaesque.client.wire.sasl import (
     SaslCredentials,
     SaslHandshakeResponse,
 )
+from kafkaesque.model.address import Address
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.testing import Broker
 from kafkaesque.wire.messages.fetch import FetchRequest, FetchResponse
@@ -48,7 +49,7 @@ def test_bootstrap_is_a_list_of_addresses() -> None:
 @in_event_loop
 async def test_requests_are_pipelined() -> None:
     with Broker() as broker:
-        connection = await AsyncConnection.open(parse_address(broker.bootstrap_servers))
+        connection = await AsyncConnection.open(parse_broker_address(broker.bootstrap_servers))
         answers = await asyncio.gather(
             *(connection.call(REQUEST, MetadataResponse) for _ in range(10))
         )
@@ -154,7 +155,7 @@ async def test_sasl_precedes_requests(code: ErrorCode) -> None:
 @in_event_loop
 async def test_pool_keeps_one_connection_per_broker_and_replaces_a_broken_one() -> None:
     with Broker() as broker:
-        address = parse_address(broker.bootstrap_servers)
+        address = parse_broker_address(broker.bootstrap_servers)
         pool = ConnectionPool([Address("127.0.0.1", 1), address])
         first = await pool.any()
         assert await pool.any() is first

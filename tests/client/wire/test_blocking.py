@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from tests.client.wire.servers import API_VERSIONS, answer, framed, peer, read_request
 
-from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.blocking import BlockingConnection, BrokerClient
 from kafkaesque.client.wire.errors import ApiUnsupported, AuthenticationFailed, ConnectionLost
 from kafkaesque.client.wire.sasl import (
@@ -22,6 +21,7 @@ from kafkaesque.client.wire.sasl import (
     SaslHandshakeResponse,
 )
 from kafkaesque.client.wire.security import PLAINTEXT, Security
+from kafkaesque.model.address import Address
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.api_versions import ApiVersionsResponse
 from kafkaesque.wire.messages.fetch import FetchRequest, FetchResponse

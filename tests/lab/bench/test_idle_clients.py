@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kafkaesque.client.wire.address import parse_address
+from kafkaesque.client.wire.address import parse_broker_address
 from kafkaesque.lab.bench.idle_clients import IdleGroup, group_members
 from kafkaesque.testing import Broker
 
@@ -33,7 +33,7 @@ def test_members_settle_on_a_broker_and_hold_until_standard_input_ends(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     with Broker() as broker:
-        host, port = parse_address(broker.bootstrap_servers)
+        host, port = parse_broker_address(broker.bootstrap_servers)
         spec = {"host": host, "port": port, "prefix": "idle", "count": 6, "groups": 2}
         figures = group_members(spec)
     assert figures["settled_groups"] == 2

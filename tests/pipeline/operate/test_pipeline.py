@@ -64,7 +64,7 @@ def committed(broker, group: str, topic: str) -> dict[int, int]:
 
 def test_progress_is_committed_to_a_group_and_written_to_the_status(bench, produce, broker) -> None:
     """Offsets come from the progress of a batch, not from the source's `commit`, which is a batch late."""
-    from kafkaesque.client.wire.address import Address
+    from kafkaesque.model.address import Address
     from kafkaesque.pipeline.kafka.cluster import ClusterSettings
     from kafkaesque.pipeline.operate.status import statuses, with_lag
 

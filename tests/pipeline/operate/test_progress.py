@@ -12,7 +12,7 @@ pytest.importorskip(
     "pyspark", reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]"
 )
 
-from kafkaesque.client.wire.address import Address
+from kafkaesque.model.address import Address
 from kafkaesque.pipeline.kafka.cluster import ClusterSettings
 from kafkaesque.pipeline.operate import progress, status
 from kafkaesque.pipeline.operate.progress import Metrics, ProgressListener, summarize

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkaesque import pipeline
-from kafkaesque.client.wire.address import Address
+from kafkaesque.model.address import Address
 from kafkaesque.pipeline.errors import InvalidOption
 from kafkaesque.pipeline.source.options import read_options
 

@@ -34,10 +34,10 @@ from kafkaesque.admin.messages import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.asyncio_connection import AsyncConnection
 from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost, error_name
 from kafkaesque.client.wire.pool import ConnectionPool
+from kafkaesque.model.address import Address
 from kafkaesque.model.errors import ErrorCode, KafkaError
 from kafkaesque.records.batch import Codec, read_header
 from kafkaesque.records.layout import MAGIC_POSITION

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import NamedTuple
 
+from kafkaesque.model.address import Address, parse_address
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.settings import BrokerConfig
 
 _SCHEME = "PLAINTEXT://"
 
 
-class Address(NamedTuple):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse_address(text: str, setting: str) -> Address:
-    """Parses HOST:PORT, with or without a PLAINTEXT:// prefix. An IPv6 host may be in brackets."""
-    host, separator, port = text.strip().removeprefix(_SCHEME).rpartition(":")
-    if not separator or not port.isdigit() or int(port) > 65535:
-        raise InvalidConfig(f"{setting} must be HOST:PORT, not {text!r}")
-    return Address(host.strip("[]") or "127.0.0.1", int(port))
+def parse_listener(text: str, setting: str) -> Address:
+    """HOST:PORT, with or without a PLAINTEXT:// prefix; without HOST it is loopback."""
+    try:
+        return parse_address(text.strip().removeprefix(_SCHEME), host_default="127.0.0.1")
+    except ValueError:
+        raise InvalidConfig(f"{setting} must be HOST:PORT, not {text!r}") from None
 
 
 def listen_address(config: BrokerConfig) -> Address:
@@ -38,7 +30,7 @@ def listen_address(config: BrokerConfig) -> Address:
 def guarded_address(config: BrokerConfig, text: str, setting: str) -> Address:
     """Returns the address of a plaintext listener. Raises InvalidConfig if other machines could
     reach it."""
-    address = parse_address(text, setting)
+    address = parse_listener(text, setting)
     if not config.insecure and not _is_loopback(address.host):
         raise InvalidConfig(
             f"{setting}: {address.host} can be reached from other machines and this listener is plaintext "
@@ -55,7 +47,7 @@ def advertised_address(config: BrokerConfig, bound: Address) -> Address:
     advertised as IPv4, because clients that resolve it to ::1 first would miss an IPv4 listener.
     """
     if config.advertised_listeners:
-        advertised = parse_address(config.advertised_listeners, "advertised.listeners")
+        advertised = parse_listener(config.advertised_listeners, "advertised.listeners")
         return advertised if advertised.port else Address(advertised.host, bound.port)
     if bound.host in ("0.0.0.0", "localhost"):  # noqa: S104 - compared, not bound
         return Address("127.0.0.1", bound.port)

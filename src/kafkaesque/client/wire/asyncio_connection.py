@@ -8,10 +8,10 @@ import ssl
 from collections import deque
 from typing import Any, Final, TypeVar
 
-from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.errors import AuthenticationFailed, ConnectionLost, reason
 from kafkaesque.client.wire.protocol import LENGTH_BYTES, ClientProtocol, Exchange
 from kafkaesque.client.wire.sasl import SaslCredentials
+from kafkaesque.model.address import Address
 from kafkaesque.model.errors import ProtocolError
 from kafkaesque.wire.table import VERSION_MAX, Request, Response
 

@@ -13,10 +13,10 @@ import time
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.errors import AuthenticationFailed, ConnectionLost, reason
 from kafkaesque.client.wire.protocol import LENGTH_BYTES, ClientProtocol, Exchange
 from kafkaesque.client.wire.security import PLAINTEXT, Security
+from kafkaesque.model.address import Address
 from kafkaesque.model.errors import ProtocolError
 from kafkaesque.wire.table import VERSION_MAX, Request, Response
 

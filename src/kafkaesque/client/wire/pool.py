@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
-from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.asyncio_connection import AsyncConnection
 from kafkaesque.client.wire.errors import ConnectionLost
 from kafkaesque.client.wire.security import PLAINTEXT, Security
+from kafkaesque.model.address import Address
 
 
 class ConnectionPool:

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkaesque.admin import requests
-from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost
 from kafkaesque.client.wire.pool import ConnectionPool
 from kafkaesque.console.cluster import queries
@@ -24,6 +23,7 @@ from kafkaesque.console.rules.history import MetricHistory
 from kafkaesque.console.rules.lag import OffsetClock
 from kafkaesque.console.rules.phantom_lag import PhantomLag
 from kafkaesque.console.rules.view import ConsoleClusterView, GroupView, PartitionKey
+from kafkaesque.model.address import Address
 
 INTERVAL_S: Final = 1.0
 BUSY_SHARE: Final = 0.1

@@ -26,9 +26,10 @@ from kafkaesque.lab.bench.peers import (
     peer_label,
 )
 from kafkaesque.lab.bench.raw_load import LoadFailed
-from kafkaesque.lab.bench.routing import partitions_of, split
+from kafkaesque.lab.bench.routing import partitions_of
 from kafkaesque.lab.harness import proc
 from kafkaesque.lab.harness.metrics import Scrape, scrape
+from kafkaesque.model.address import parse_address
 from kafkaesque.testing.broker_process import BrokerNotReady
 from kafkaesque.testing.cluster_layout import Layout
 from kafkaesque.testing.cluster_processes import BrokerProcesses
@@ -102,7 +103,7 @@ class OurCluster(ClusterPeer):
             ready_seconds_max=READY_TIMEOUT_S,
         )
         self.addresses = tuple(layout.address(number) for number in range(BROKERS))
-        self.host, self.port = split(self.addresses[0])
+        self.host, self.port = parse_address(self.addresses[0])
 
     def start(self) -> None:
         self.launch()
@@ -202,8 +203,7 @@ class KafkaCluster(ClusterPeer):
         except (JavaServerFailed, JavaUnavailable) as error:
             raise PeerFailed(str(error)) from error
         self.addresses = tuple(self._kafka.bootstrap_servers.split(","))
-        self.host, _, port = self.addresses[0].rpartition(":")
-        self.port = int(port)
+        self.host, self.port = parse_address(self.addresses[0])
 
     def stop(self) -> None:
         self._kafka.stop()

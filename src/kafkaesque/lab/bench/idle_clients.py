@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.asyncio_connection import AsyncConnection
 from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.harness.proc import raise_open_file_limit
+from kafkaesque.model.address import Address
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.find_coordinator import (
     FindCoordinatorRequest,

@@ -24,7 +24,7 @@ from kafkaesque.lab.bench.raw_load import (
     drive,
     round_trips,
 )
-from kafkaesque.lab.bench.routing import split
+from kafkaesque.model.address import parse_address
 
 Figures = dict[str, float]
 
@@ -57,7 +57,7 @@ def replay(spec: Mapping[str, Any]) -> Figures:
 def _connect(spec: Mapping[str, Any], partition: int) -> socket.socket:
     """Connect to the leader of `partition` if the spec has the `addresses` of leaders."""
     if "addresses" in spec:
-        return requests.connect(*split(spec["addresses"][partition]))
+        return requests.connect(*parse_address(spec["addresses"][partition]))
     return requests.connect(spec["host"], spec["port"])
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.figures import latency_figures
 from kafkaesque.lab.bench.raw_load import RECEIVE_BYTES, LoadFailed
-from kafkaesque.lab.bench.routing import split
+from kafkaesque.model.address import parse_address
 
 NS_PER_S = 1_000_000_000
 DRAIN_S = 60.0
@@ -163,7 +163,7 @@ def make_connections(spec: Mapping[str, Any]) -> list[PacedConnection]:
             share = len(partitions) / len(spec["addresses"])
             mean_records = sum(frame.records for frame in frames) / len(frames)
             interval_ns = int(mean_records / (spec["records_per_s"] * share) * NS_PER_S)
-        sock = requests.connect(*split(address))
+        sock = requests.connect(*parse_address(address))
         connections.append(PacedConnection(sock, frames, interval_ns, spec["in_flight"]))
     return connections
 

@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from kafkaesque.lab.harness import proc
+from kafkaesque.model.address import parse_address
 from kafkaesque.service.child_process import ChildProcess, NotReady
 
 READY_TIMEOUT_S = 120.0
@@ -125,8 +126,7 @@ class ScriptPeer(Peer):
         except NotReady as error:
             raise PeerFailed(str(error)) from None
         self.facts = self._child.facts
-        self.host, _, port = self.facts["kafka"].rpartition(":")
-        self.port = int(port)
+        self.host, self.port = parse_address(self.facts["kafka"])
 
     def start(self) -> None:
         self.launch()
@@ -261,8 +261,7 @@ class Kafka(Peer):
             self._kafka.start()
         except (JavaServerFailed, JavaUnavailable) as error:
             raise PeerFailed(str(error)) from error
-        self.host, _, port = self._kafka.bootstrap_servers.rpartition(":")
-        self.port = int(port)
+        self.host, self.port = parse_address(self._kafka.bootstrap_servers)
 
     def stop(self) -> None:
         self._kafka.stop()

@@ -14,8 +14,9 @@ from kafkaesque.lab.bench.clusters import BROKERS, OurCluster
 from kafkaesque.lab.bench.figures import percentile
 from kafkaesque.lab.bench.load_process import run_load
 from kafkaesque.lab.bench.raw_load import LoadFailed
-from kafkaesque.lab.bench.routing import partitions_of, split
+from kafkaesque.lab.bench.routing import partitions_of
 from kafkaesque.lab.harness.metrics import Scrape
+from kafkaesque.model.address import parse_address
 from kafkaesque.testing.waiting import poll_until
 
 POLL_S = 0.05
@@ -93,7 +94,7 @@ def _led_by(addresses: Sequence[str], topic: str, partitions: set[int]) -> dict[
 def _produce(
     address: str, topic: str, partitions: list[int], batch: bytes, seen: Acknowledged
 ) -> None:
-    with requests.connect(*split(address)) as sock:
+    with requests.connect(*parse_address(address)) as sock:
         for start in range(0, len(partitions), PER_REQUEST):
             some = partitions[start : start + PER_REQUEST]
             _produce_some(sock, topic, some, batch, seen)

@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.blocking import BlockingConnection, receive_into
 from kafkaesque.client.wire.protocol import LENGTH_BYTES
 from kafkaesque.lab.bench.raw_load import LoadFailed
+from kafkaesque.model.address import Address
 from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.wire.codec import decode_response, encode_request_frame

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkaesque.lab.bench import requests
+from kafkaesque.model.address import parse_address
 from kafkaesque.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -27,14 +28,9 @@ def partitions_of(address: str, topic: str) -> list[PartitionRow]:
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
-    answer = requests.call(*split(address), request, METADATA_VERSION, MetadataResponse)
+    answer = requests.call(*parse_address(address), request, METADATA_VERSION, MetadataResponse)
     brokers = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
     return [
         PartitionRow(brokers.get(row.leader_id, ""), tuple(row.replica_nodes), tuple(row.isr_nodes))
         for row in sorted(answer.topics[0].partitions, key=lambda row: row.partition_index)
     ]
-
-
-def split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host, int(port)

@@ -17,6 +17,7 @@ from functools import partial
 from random import Random
 from typing import Final, TypeAlias, TypeVar
 
+from kafkaesque.model.address import parse_address
 from kafkaesque.wire.api import ApiKey
 from kafkaesque.wire.codec import decode_response, encode_response_frame
 from kafkaesque.wire.messages.find_coordinator import FindCoordinatorResponse
@@ -42,7 +43,7 @@ class DelayingRelay:
     """Runs in its own thread from `start` to `close`; address n is the relay of broker n."""
 
     def __init__(self, brokers: Sequence[str], share: float, random: Random) -> None:
-        self._brokers = [_parse(address) for address in brokers]
+        self._brokers = [parse_address(address) for address in brokers]
         self._share = share
         self._random = random
         self._loop = asyncio.new_event_loop()
@@ -178,8 +179,3 @@ def _framed(answer: Response, version: int, frame: bytes) -> bytes:
 async def _read_frame(reader: asyncio.StreamReader) -> bytes:
     (size_bytes,) = _length.unpack(await reader.readexactly(_length.size))
     return await reader.readexactly(size_bytes)
-
-
-def _parse(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host, int(port)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from kafkaesque.broker.transactions.types import NEW_FLOW, NOBODY
-from kafkaesque.client.wire.address import parse_address
+from kafkaesque.client.wire.address import parse_broker_address
 from kafkaesque.client.wire.blocking import BrokerClient
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import Offset, ProducerEpoch, ProducerId, ProducerIdentity, TimestampMs
@@ -201,7 +201,9 @@ class WireProducer:
     def _to(self, address: str) -> BrokerClient:
         if address not in self._clients:
             self._clients[address] = BrokerClient(
-                parse_address(address), timeout_s=self._timeout_s, client_id="kafkaesque-fault"
+                parse_broker_address(address),
+                timeout_s=self._timeout_s,
+                client_id="kafkaesque-fault",
             )
         return self._clients[address]
 

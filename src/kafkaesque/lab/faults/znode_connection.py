@@ -22,6 +22,7 @@ from kafkaesque.broker.coordination.rules.vocabulary import (
     EventType,
     OpCode,
 )
+from kafkaesque.model.address import parse_address
 
 TIMEOUT_S: Final = 3.0
 _OPEN_ACL = ((31, "world", "anyone"),)
@@ -69,11 +70,10 @@ class ZnodeConnection:
     """
 
     def __init__(self, address: str, on_event: Callable[[WatchEvent], None]) -> None:
-        host, _, port = address.rpartition(":")
         self._on_event = on_event
         self._xid = 0
         try:
-            self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
+            self._socket = socket.create_connection(parse_address(address), TIMEOUT_S)
         except OSError as error:
             raise ZnodeConnectionLost(str(error)) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

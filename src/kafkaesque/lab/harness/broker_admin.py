@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from kafkaesque.client.wire.address import parse_address
+from kafkaesque.client.wire.address import parse_broker_address
 from kafkaesque.client.wire.blocking import BrokerClient
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.alter_partition_reassignments import (
@@ -58,7 +58,9 @@ class BrokerAdmin(BrokerClient):
     """Requests to one broker. Each raises OSError if the broker does not answer in time."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
-        super().__init__(parse_address(address), timeout_s=timeout_s, client_id="kafkaesque-fault")
+        super().__init__(
+            parse_broker_address(address), timeout_s=timeout_s, client_id="kafkaesque-fault"
+        )
 
     def topic_ids(self) -> dict[str, UUID]:
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)

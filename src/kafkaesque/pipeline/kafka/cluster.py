@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.blocking import BlockingConnection
 from kafkaesque.client.wire.errors import (
     ApiUnsupported,
@@ -21,6 +20,7 @@ from kafkaesque.client.wire.errors import (
     error_name,
 )
 from kafkaesque.client.wire.security import InvalidSecurity, Security
+from kafkaesque.model.address import Address
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.pipeline.errors import InvalidOption, KafkaRefused, KafkaUnreachable
 from kafkaesque.wire.messages.list_offsets import (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.errors import ConnectionLost, error_name
+from kafkaesque.model.address import Address
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.pipeline.errors import KafkaRefused
 from kafkaesque.pipeline.kafka.cluster import (

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.security import (
     InvalidSecurity,
     Security,
     UnsupportedSecurity,
     read_security,
 )
+from kafkaesque.model.address import Address, parse_address
 from kafkaesque.pipeline.errors import InvalidOption
 from kafkaesque.pipeline.kafka.cluster import ClusterSettings, Partition
 from kafkaesque.pipeline.kafka.offset_ranges import FETCH_SIZE_BYTES, ReadSettings
@@ -140,10 +140,10 @@ def read_kafka_security(properties: Mapping[str, str]) -> Security:
 
 
 def _address(text: str) -> Address:
-    host, colon, port = text.strip().rpartition("://")[2].rpartition(":")
-    if not colon or not host or not port.isdigit():
-        raise InvalidOption(f"'{text.strip()}' is not a broker address", "use HOST:PORT")
-    return Address(host.strip("[]"), int(port))
+    try:
+        return parse_address(text.rpartition("://")[2])
+    except ValueError:
+        raise InvalidOption(f"'{text.strip()}' is not a broker address", "use HOST:PORT") from None
 
 
 def _reject_unknown(options: Mapping[str, str], streaming: bool) -> None:

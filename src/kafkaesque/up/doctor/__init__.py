@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kafkaesque.client.wire.address import Address
+from kafkaesque.model.address import Address
 from kafkaesque.service.finding import Finding
 from kafkaesque.up.doctor.machine import (
     examine_clock,

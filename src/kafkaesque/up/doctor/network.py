@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kafkaesque.admin.cluster import BrokerNode, has_broker_setting, list_brokers
-from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.blocking import BlockingConnection
 from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost
 from kafkaesque.client.wire.protocol import ApiVersions
+from kafkaesque.model.address import Address
 from kafkaesque.service.finding import Finding
 from kafkaesque.up.ports import KAFKA_PORT, SERVICE_PORTS, SIDE_PORTS, process_listening_on
 from kafkaesque.wire.messages.describe_configs import DescribeConfigsRequest
