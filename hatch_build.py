@@ -72,7 +72,7 @@ MODULES = (
     "broker/raft/state.py",
     "broker/raft/transitions.py",
     "broker/storage/chain.py",
-    "broker/storage/epochs.py",
+    "broker/storage/rules/epochs.py",
     "broker/storage/index.py",
     "broker/storage/log.py",
     "broker/storage/segment.py",

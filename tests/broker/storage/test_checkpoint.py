@@ -16,7 +16,7 @@ from kafkaesque.broker.storage.checkpoint import (
     load_structure,
     save_structure,
 )
-from kafkaesque.broker.storage.segment import SegmentFacts
+from kafkaesque.broker.storage.rules.segment_facts import SegmentFacts
 
 FACTS = SegmentFacts(5, 1000, 77, 88, 500, 3)
 POINT = SyncPoint(99, FACTS, (4, 60))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.broker.storage.epochs import NO_EPOCH_START, LeaderEpochs
+from kafkaesque.broker.storage.rules.epochs import NO_EPOCH_START, LeaderEpochs
 
 STARTS = [(2, 0), (5, 10), (6, 10_000)]
 

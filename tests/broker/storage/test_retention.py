@@ -6,7 +6,7 @@ import pytest
 
 from kafkaesque.broker.storage.chain import choose_expired
 from kafkaesque.broker.storage.config import LogConfig
-from kafkaesque.broker.storage.segment import SegmentFacts
+from kafkaesque.broker.storage.rules.segment_facts import SegmentFacts
 
 NOW = 10_000
 

@@ -14,7 +14,8 @@ from tests.broker.storage.failing import FailingCalls, small_disk
 from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles, SystemCalls
-from kafkaesque.broker.storage.segment import Segment, SegmentFacts
+from kafkaesque.broker.storage.rules.segment_facts import SegmentFacts
+from kafkaesque.broker.storage.segment import Segment
 from kafkaesque.model.errors import (
     StorageFailed,
 )

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from kafkaesque.broker.storage.checkpoint import SYNC_POINT_NAME, SyncPoint, encode_sync_point
-from kafkaesque.broker.storage.segment import SegmentFacts
+from kafkaesque.broker.storage.rules.segment_facts import SegmentFacts
 from kafkaesque.lab.faults.checks.payload import encode_value
 from kafkaesque.lab.faults.log_files import segment_paths, stored_batches, synced_position
 from kafkaesque.lab.faults.runs.disk_faults import flip, tear

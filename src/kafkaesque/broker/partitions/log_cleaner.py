@@ -36,7 +36,7 @@ from kafkaesque.broker.storage.cleaner_worker import (
     frame,
     frame_size,
 )
-from kafkaesque.broker.storage.compaction_rules import Cleanable, CleanableLimits, choose_cleanable
+from kafkaesque.broker.storage.rules.compaction import Cleanable, CleanableLimits, choose_cleanable
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import KafkaError, StorageFailed
 from kafkaesque.model.ids import Offset

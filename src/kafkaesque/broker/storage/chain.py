@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.index import IndexDamaged
 from kafkaesque.broker.storage.open_files import OpenFiles
+from kafkaesque.broker.storage.rules.segment_facts import SegmentFacts
 from kafkaesque.broker.storage.scanning import ANY, cut_batches
-from kafkaesque.broker.storage.segment import Segment, SegmentFacts
+from kafkaesque.broker.storage.segment import Segment
 from kafkaesque.model.errors import CorruptMessage, StorageFailed
 from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.records.batch import BatchHeader

@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kafkaesque.broker.storage import durable_state
-from kafkaesque.broker.storage.epochs import EpochStart
 from kafkaesque.broker.storage.open_files import REAL_CALLS, SystemCalls
-from kafkaesque.broker.storage.segment import SegmentFacts
+from kafkaesque.broker.storage.rules.epochs import EpochStart
+from kafkaesque.broker.storage.rules.segment_facts import SegmentFacts
 from kafkaesque.model.ids import Offset
 
 STRUCTURE_NAME: Final = "structure"

@@ -1,6 +1,6 @@
 """Log compaction: rewrites closed segments with only the records that are kept. Blocking.
 
-`compaction_rules` decides which records are kept, `records.rewriting` re-encodes batches, and
+`rules.compaction` decides which records are kept, `records.rewriting` re-encodes batches, and
 `swapping` replaces the old segments by the result. A cleaning reads the segments twice: first the
 dirty part, to find the newest offset of each key, then all of them. The sources are only read, so a
 cleaning may run concurrently with everything else, also in another process, and may be killed at any
@@ -22,7 +22,9 @@ from typing import Final
 import msgspec
 
 from kafkaesque.broker.storage import swapping
-from kafkaesque.broker.storage.compaction_rules import (
+from kafkaesque.broker.storage.index import ENTRY_SIZE_BYTES
+from kafkaesque.broker.storage.open_files import OpenFile, OpenFiles
+from kafkaesque.broker.storage.rules.compaction import (
     AbortedRange,
     BatchDecision,
     ProducerEnd,
@@ -30,9 +32,8 @@ from kafkaesque.broker.storage.compaction_rules import (
     decide_batch,
     newest_only,
 )
-from kafkaesque.broker.storage.index import ENTRY_SIZE_BYTES
-from kafkaesque.broker.storage.open_files import OpenFile, OpenFiles
-from kafkaesque.broker.storage.segment import OFFSET_DELTA_MAX, Segment, SegmentFacts
+from kafkaesque.broker.storage.rules.segment_facts import SegmentFacts
+from kafkaesque.broker.storage.segment import OFFSET_DELTA_MAX, Segment
 from kafkaesque.model.errors import (
     CorruptMessage,
     InvalidRecord,

@@ -25,13 +25,14 @@ from kafkaesque.broker.storage.chain import ReadRange, ReadResult, SegmentChain,
 from kafkaesque.broker.storage.checkpoint import Cleaned, LogStructure, SyncPoint
 from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.durability import Durability, SyncWork
-from kafkaesque.broker.storage.epochs import NO_EPOCH_START, EpochStart, LeaderEpochs
 from kafkaesque.broker.storage.index import IndexDamaged
 from kafkaesque.broker.storage.lookup import TimestampedOffset, find_first, find_latest
 from kafkaesque.broker.storage.open_files import FileRange, OpenFiles, Place
 from kafkaesque.broker.storage.recovery import Recovered, recover
+from kafkaesque.broker.storage.rules.epochs import NO_EPOCH_START, EpochStart, LeaderEpochs
+from kafkaesque.broker.storage.rules.segment_facts import SegmentFacts
 from kafkaesque.broker.storage.scanning import ANY
-from kafkaesque.broker.storage.segment import Segment, SegmentFacts
+from kafkaesque.broker.storage.segment import Segment
 from kafkaesque.broker.storage.unsynced_tail import CutRecorder, Share, UnsyncedTail
 from kafkaesque.model.errors import CorruptMessage, OffsetOutOfRange, StorageFailed, check
 from kafkaesque.model.ids import GroupId, LeaderEpoch, Offset, TimestampMs

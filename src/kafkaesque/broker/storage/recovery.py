@@ -32,10 +32,11 @@ from kafkaesque.broker.storage.checkpoint import (
 )
 from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.durable_state import TEMPORARY_SUFFIX, StateDamaged
-from kafkaesque.broker.storage.epochs import NO_EPOCH_START, LeaderEpochs
 from kafkaesque.broker.storage.open_files import OpenFiles, SystemCalls
+from kafkaesque.broker.storage.rules.epochs import NO_EPOCH_START, LeaderEpochs
+from kafkaesque.broker.storage.rules.segment_facts import SegmentFacts
 from kafkaesque.broker.storage.scanning import iter_verified
-from kafkaesque.broker.storage.segment import OFFSET_DELTA_MAX, Segment, SegmentFacts
+from kafkaesque.broker.storage.segment import OFFSET_DELTA_MAX, Segment
 from kafkaesque.model.errors import CorruptMessage
 from kafkaesque.model.ids import Offset
 

@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Final
 
-import msgspec
-
 from kafkaesque.broker.storage.config import POSITION_MAX, LogConfig
 from kafkaesque.broker.storage.index import ENTRY_SIZE_BYTES, SparseIndex
 from kafkaesque.broker.storage.open_files import OpenFile, OpenFiles
+from kafkaesque.broker.storage.rules.segment_facts import SegmentFacts
 from kafkaesque.broker.storage.scanning import Read, iter_headers
 from kafkaesque.model.errors import CorruptMessage, StorageFailed
-from kafkaesque.model.ids import NO_TIMESTAMP, Offset, TimestampMs
+from kafkaesque.model.ids import TimestampMs
 from kafkaesque.records.batch import BatchHeader, read_header, verify_crc
 
 _log = logging.getLogger("kafkaesque.broker.storage")
@@ -30,19 +29,6 @@ RECENT_MAX: Final = 128
 """Cached batch positions: enough for every consumer near the end of one partition."""
 _zeros = lru_cache(maxsize=4)(bytes)
 """`_zeros(n)` returns n zero bytes."""
-
-
-class SegmentFacts(msgspec.Struct, frozen=True, array_like=True):
-    """A segment's metadata, kept so that opening it does not read the file."""
-
-    base_offset: Offset
-    size_bytes: int = 0
-    first_timestamp: TimestampMs = NO_TIMESTAMP
-    """Maximum timestamp of the first batch, or its arrival time if it has none. For rolling by age."""
-    max_timestamp: TimestampMs = NO_TIMESTAMP
-    max_timestamp_position: int = 0
-    """Position of the first batch with `max_timestamp`."""
-    index_count: int = 0
 
 
 class Segment:

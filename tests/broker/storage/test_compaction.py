@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.broker.storage.compaction_rules import (
+from kafkaesque.broker.storage.rules.compaction import (
     AbortedRange,
     CleanableLimits,
     ProducerEnd,
@@ -14,7 +14,7 @@ from kafkaesque.broker.storage.compaction_rules import (
     is_last_batch_of_producer,
     newest_only,
 )
-from kafkaesque.broker.storage.segment import SegmentFacts
+from kafkaesque.broker.storage.rules.segment_facts import SegmentFacts
 from kafkaesque.model.ids import (
     LeaderEpoch,
     Offset,

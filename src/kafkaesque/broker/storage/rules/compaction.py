@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from kafkaesque.broker.storage.segment import SegmentFacts
+from kafkaesque.broker.storage.rules.segment_facts import SegmentFacts
 from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.records.rewriting import Keep, delete_horizon_ms
