@@ -296,7 +296,7 @@ def range_options(function: F) -> F:
 
 def _log_range(options: dict[str, Any]) -> LogRange:
     from kafkaesque.pipeline.operate.backfill import LogRange
-    from kafkaesque.pipeline.source.offsets import from_json
+    from kafkaesque.pipeline.rules.offsets import from_json
 
     def offsets(name: str) -> Any:
         text = options.pop(name)

@@ -18,7 +18,8 @@ from kafkaesque.pipeline.errors import DataLoss, KafkaUnreachable
 from kafkaesque.pipeline.kafka import cluster
 from kafkaesque.pipeline.kafka.cluster import ClusterClient
 from kafkaesque.pipeline.kafka.fetching import read_range
-from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange, ReadSettings
+from kafkaesque.pipeline.kafka.read_settings import ReadSettings
+from kafkaesque.pipeline.rules.offsets import OffsetRange
 from kafkaesque.pipeline.source.options import read_cluster
 from kafkaesque.testing import Broker
 

@@ -23,6 +23,7 @@ from kafkaesque.client.wire.security import InvalidSecurity, Security
 from kafkaesque.model.address import Address
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.pipeline.errors import InvalidOption, KafkaRefused, KafkaUnreachable
+from kafkaesque.pipeline.rules.offsets import Partition
 from kafkaesque.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -39,8 +40,6 @@ from kafkaesque.wire.table import Request, Response
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
-Partition = tuple[str, int]
-"""Topic name and partition index."""
 
 CLIENT_ID = "kafkaesque-pipeline"
 RECEIVE_BUFFER_BYTES = 4 << 20

@@ -36,7 +36,8 @@ from kafkaesque.pipeline.kafka.decoding import (
     load_decoder,
     scan,
 )
-from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange, ReadSettings
+from kafkaesque.pipeline.kafka.read_settings import ReadSettings
+from kafkaesque.pipeline.rules.offsets import OffsetRange
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.wire.messages.fetch import (
     FetchPartition,

@@ -14,9 +14,9 @@ from kafkaesque.pipeline.errors import KafkaRefused
 from kafkaesque.pipeline.kafka.cluster import (
     RETRIABLE_ERRORS,
     ClusterClient,
-    Partition,
     RetriableError,
 )
+from kafkaesque.pipeline.rules.offsets import Partition
 from kafkaesque.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,

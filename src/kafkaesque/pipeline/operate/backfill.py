@@ -34,17 +34,16 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql import functions as F
 
 from kafkaesque.pipeline.errors import InvalidOption, PipelineError
-from kafkaesque.pipeline.kafka.cluster import Partition
 from kafkaesque.pipeline.kafka.fetching import first_timestamp
-from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange, ReadSettings
+from kafkaesque.pipeline.kafka.read_settings import ReadSettings
 from kafkaesque.pipeline.operate.context import PipelineContext, PipelineSettings
 from kafkaesque.pipeline.operate.progress import summarize
 from kafkaesque.pipeline.operate.queries import Query, WindowColumns
 from kafkaesque.pipeline.operate.streaming import Trigger, start_query
 from kafkaesque.pipeline.paths import PipelineDirectory
+from kafkaesque.pipeline.rules.offsets import OffsetRange, Partition, from_spark, to_json
 from kafkaesque.pipeline.sinks.delta_table import BatchIdentity, ensure_table, open_table
 from kafkaesque.pipeline.source.checkpoint import committed_watermark_ms
-from kafkaesque.pipeline.source.offsets import from_spark, to_json
 from kafkaesque.pipeline.source.options import Bound, read_cluster, read_options
 from kafkaesque.pipeline.source.planning import Planner
 from kafkaesque.pipeline.source.reading import read_batch

@@ -24,11 +24,11 @@ from pyspark.sql.streaming.listener import (
 )
 
 from kafkaesque.pipeline.errors import PipelineError
-from kafkaesque.pipeline.kafka.cluster import ClusterClient, ClusterSettings, Partition
+from kafkaesque.pipeline.kafka.cluster import ClusterClient, ClusterSettings
 from kafkaesque.pipeline.kafka.groups import GroupOffsets
 from kafkaesque.pipeline.operate.status import append_feed, write_status
 from kafkaesque.pipeline.paths import PipelineDirectory
-from kafkaesque.pipeline.source.offsets import from_spark
+from kafkaesque.pipeline.rules.offsets import Partition, from_spark
 
 log = logging.getLogger(__name__)
 

@@ -21,11 +21,12 @@ from pyspark.sql import functions as F
 from kafkaesque.pipeline.errors import PipelineError
 from kafkaesque.pipeline.jobs import archive as rules
 from kafkaesque.pipeline.jobs import chat
-from kafkaesque.pipeline.kafka.cluster import EARLIEST, LATEST, ClusterClient, Partition
+from kafkaesque.pipeline.kafka.cluster import EARLIEST, LATEST, ClusterClient
 from kafkaesque.pipeline.kafka.fetching import first_timestamp
-from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange, ReadSettings
+from kafkaesque.pipeline.kafka.read_settings import ReadSettings
 from kafkaesque.pipeline.operate.context import PipelineContext
 from kafkaesque.pipeline.operate.maintenance import archive_start, maintain_table
+from kafkaesque.pipeline.rules.offsets import OffsetRange, Partition, to_json
 from kafkaesque.pipeline.sinks.delta_table import (
     BatchIdentity,
     open_table,
@@ -33,7 +34,6 @@ from kafkaesque.pipeline.sinks.delta_table import (
 )
 from kafkaesque.pipeline.sinks.writing import to_topic
 from kafkaesque.pipeline.source.checkpoint import committed_offsets, initial_offsets
-from kafkaesque.pipeline.source.offsets import to_json
 from kafkaesque.pipeline.source.options import read_options
 from kafkaesque.pipeline.source.reading import read_batch
 

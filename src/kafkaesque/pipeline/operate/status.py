@@ -17,7 +17,7 @@ from typing import Any
 from kafkaesque.pipeline.errors import PipelineError
 from kafkaesque.pipeline.kafka.cluster import LATEST, ClusterClient, ClusterSettings, TopicMissing
 from kafkaesque.pipeline.paths import PipelineDirectory
-from kafkaesque.pipeline.source.offsets import from_spark
+from kafkaesque.pipeline.rules.offsets import from_spark
 
 FEED_SIZE_BYTES_MAX = 4 << 20
 """A larger feed is renamed to `.1`, replacing the one before, and a new one is begun."""

@@ -1,1 +1,1 @@
-"""Rules of the pipeline: when a failed query is restarted."""
+"""Rules of the pipeline, without I/O: offsets of a batch, and when a failed query is restarted."""

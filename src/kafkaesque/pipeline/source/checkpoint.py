@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from kafkaesque.pipeline.errors import CheckpointInUse, CheckpointLost
-from kafkaesque.pipeline.kafka.cluster import Partition
-from kafkaesque.pipeline.source.offsets import Offsets, from_spark, to_spark
+from kafkaesque.pipeline.rules.offsets import Offsets, Partition, from_spark, to_spark
 
 DIRECTORY = "kafkaesque"
 _IDENTITY = "identity.json"

@@ -27,8 +27,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from kafkaesque.pipeline.kafka.fetching import read_range
-from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange
-from kafkaesque.pipeline.source.offsets import Offsets, from_spark, to_spark
+from kafkaesque.pipeline.rules.offsets import OffsetRange, Offsets, from_spark, to_spark
 from kafkaesque.pipeline.source.options import KafkaReadOptions, read_options
 from kafkaesque.pipeline.source.planning import Planner
 

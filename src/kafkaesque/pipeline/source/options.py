@@ -19,9 +19,9 @@ from kafkaesque.client.wire.security import (
 )
 from kafkaesque.model.address import Address, parse_address
 from kafkaesque.pipeline.errors import InvalidOption
-from kafkaesque.pipeline.kafka.cluster import ClusterSettings, Partition
-from kafkaesque.pipeline.kafka.offset_ranges import FETCH_SIZE_BYTES, ReadSettings
-from kafkaesque.pipeline.source.offsets import from_json
+from kafkaesque.pipeline.kafka.cluster import ClusterSettings
+from kafkaesque.pipeline.kafka.read_settings import FETCH_SIZE_BYTES, ReadSettings
+from kafkaesque.pipeline.rules.offsets import Partition, from_json
 
 PREFIX: Final = "kafka."
 SUBSCRIPTIONS: Final = ("subscribe", "subscribepattern", "assign")

@@ -14,12 +14,10 @@ from kafkaesque.pipeline.kafka.cluster import (
     EARLIEST,
     LATEST,
     ClusterClient,
-    Partition,
     RetriableError,
     TopicMissing,
 )
-from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange
-from kafkaesque.pipeline.source.offsets import Offsets, limit_end, split
+from kafkaesque.pipeline.rules.offsets import OffsetRange, Offsets, Partition, limit_end, split
 from kafkaesque.pipeline.source.options import Bound, KafkaReadOptions
 
 log = logging.getLogger(__name__)

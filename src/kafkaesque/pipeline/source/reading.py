@@ -8,9 +8,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
 from kafkaesque.pipeline.errors import InvalidOption, JarsUnavailable
-from kafkaesque.pipeline.kafka.cluster import Partition
+from kafkaesque.pipeline.rules.offsets import Partition, to_json
 from kafkaesque.pipeline.source.checkpoint import pin_initial_offsets
-from kafkaesque.pipeline.source.offsets import to_json
 from kafkaesque.pipeline.source.options import (
     BATCH_NAMES,
     Bound,

@@ -19,8 +19,9 @@ from kafkaesque.lab.faults.pipeline.driver import (
 from kafkaesque.pipeline.jobs.repeats import BATCH_HEADER, QUERY_HEADER, ROW_HEADER
 from kafkaesque.pipeline.kafka.cluster import EARLIEST, LATEST, ClusterClient
 from kafkaesque.pipeline.kafka.fetching import read_range
-from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange, ReadSettings
+from kafkaesque.pipeline.kafka.read_settings import ReadSettings
 from kafkaesque.pipeline.paths import PipelineDirectory
+from kafkaesque.pipeline.rules.offsets import OffsetRange
 from kafkaesque.pipeline.source.checkpoint import initial_offsets
 from kafkaesque.pipeline.source.options import read_cluster
 

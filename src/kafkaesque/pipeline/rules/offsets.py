@@ -1,22 +1,36 @@
 """Offsets by partition, their JSON form in a checkpoint, and how a batch is limited and split.
 
 The JSON has the format of Spark's own connector, `{"topic": {"0": 123}}`, so that a checkpoint written
-under one engine can be resumed under the other. No I/O.
+under one engine can be resumed under the other.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 
 from kafkaesque.model.errors import check
 from kafkaesque.pipeline.errors import InvalidOption
-from kafkaesque.pipeline.kafka.cluster import Partition
-from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange
 
+Partition = tuple[str, int]
+"""Topic name and partition index."""
 Offsets = Mapping[Partition, int]
 SparkOffsets = dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Records [start, end) of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
 def to_spark(offsets: Offsets) -> SparkOffsets:

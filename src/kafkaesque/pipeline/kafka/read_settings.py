@@ -1,7 +1,4 @@
-"""The input of a task: a range of offsets of one partition, and the settings of the read.
-
-Free of pyarrow: `pipeline status` needs these classes on machines without Spark.
-"""
+"""The settings of a read. Free of pyarrow: `pipeline status` needs them on machines without Spark."""
 
 from __future__ import annotations
 
@@ -11,19 +8,6 @@ from typing import Final
 from kafkaesque.pipeline.kafka.cluster import ClusterSettings
 
 FETCH_SIZE_BYTES: Final = 4 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetRange:
-    """Records [start, end) of one partition."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkaesque.pipeline.errors import InvalidOption
-from kafkaesque.pipeline.kafka.offset_ranges import OffsetRange
-from kafkaesque.pipeline.source.offsets import (
+from kafkaesque.pipeline.rules.offsets import (
+    OffsetRange,
     from_json,
     from_spark,
     limit_end,
