@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Message, Producer
 from tests.waiting import eventually
 
 from kafkaesque.console.web.app import run_console
@@ -149,10 +148,12 @@ def read_as_group(bootstrap: str, group: str, topic: str, count: int) -> None:
          "enable.auto.commit": False, "log_level": 0, "client.id": f"{group}-reader"}
     )  # fmt: skip
     consumer.subscribe([topic])
-    seen = 0
-    ends = time.monotonic() + WITHIN_S
-    while seen < count and time.monotonic() < ends:
-        seen += len(consumer.consume(count - seen, 0.5))
-    assert seen == count
+    seen: list[Message] = []
+
+    def read_and_check() -> bool:
+        seen.extend(consumer.consume(count - len(seen), 0.5))
+        return len(seen) == count
+
+    eventually(read_and_check, f"{group} did not read {count} records", WITHIN_S)
     consumer.commit(asynchronous=False)
     consumer.close()

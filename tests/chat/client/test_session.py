@@ -10,7 +10,6 @@ import re
 import select
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
@@ -162,13 +161,16 @@ class Terminal:
 
     def end(self) -> int:
         """The exit code. Output is read meanwhile, because a full terminal buffer would block the exit."""
-        deadline_s = time.monotonic() + SECONDS_MAX
-        while self._process.poll() is None and time.monotonic() < deadline_s:
+
+        def read_and_check() -> bool:
             if select.select([self._main], [], [], 0.1)[0]:
                 try:
                     self.output += os.read(self._main, 65536).decode(errors="replace")
-                except OSError:
-                    break
+                except OSError:  # the other side of the terminal is closed
+                    return True
+            return self._process.poll() is not None
+
+        eventually(read_and_check, "the client did not end", SECONDS_MAX)
         code = self._process.wait(SECONDS_MAX)
         os.close(self._main)
         return code
