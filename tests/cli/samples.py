@@ -17,9 +17,10 @@ class SampleRecord:
     headers_: tuple[tuple[str, bytes | None], ...] = ()
     timestamp_: tuple[int, int] = (1, 1_767_225_600_123)
     offset_: int = 7
+    topic_: str = "orders"
 
     def topic(self) -> str | None:
-        return "orders"
+        return self.topic_
 
     def partition(self) -> int | None:
         return 2

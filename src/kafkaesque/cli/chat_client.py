@@ -189,7 +189,7 @@ def _text_line(line: OutputLine) -> str:
     if line.sender is None:
         return f"-- {printable(line.text)}"
     where = "" if line.room is None else f"{line.room} "
-    return f"{where}{line.sender}: {printable(line.text)}"
+    return f"{printable(where + line.sender)}: {printable(line.text)}"
 
 
 def _json_line(line: OutputLine) -> str:

@@ -16,6 +16,7 @@ from kafkaesque.admin.connection import ClusterConnection
 from kafkaesque.cli.failures import ExitCode
 from kafkaesque.cli.options import client_options, examples, open_connection, read_properties
 from kafkaesque.cli.render import Screen
+from kafkaesque.cli.terminal_text import visible
 
 MARKS = {"ok": ("ok", "green"), "lacking": ("LACK", "red"), "unknown": ("?", "yellow")}
 
@@ -71,9 +72,11 @@ def _show(screen: Screen, document: dict[str, Any], verdicts: list[FeatureVerdic
     for verdict in verdicts:
         mark, colour = MARKS[verdict.status]
         styled = click.style(mark.ljust(4), fg=colour, bold=verdict.status == "lacking")
-        screen.line(f"  {styled}  {verdict.feature.ljust(width)}  {verdict.text}")
+        screen.styled(f"  {styled}  {verdict.feature.ljust(width)}  {visible(verdict.text)}")
         if verdict.fix:
-            screen.line(f"        {'':{width}}  {click.style('do:', bold=True)} {verdict.fix}")
+            screen.styled(
+                f"        {'':{width}}  {click.style('do:', bold=True)} {visible(verdict.fix)}"
+            )
     lacking = document["lacking"]
     screen.line()
     screen.line(

@@ -76,7 +76,7 @@ def _show_settings(screen: Screen, found: dict[str, list[dict[str, Any]]]) -> No
         for row in rows:
             facts = click.style(", ".join(_facts(row)), dim=True)
             screen.line()
-            screen.line(f"  {click.style(row['name'], bold=True)}  {facts}")
+            screen.styled(f"  {click.style(row['name'], bold=True)}  {facts}")
             screen.line(click.wrap_text(row["doc"], 96, "      ", "      "))
         screen.line()
 

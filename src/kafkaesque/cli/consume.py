@@ -128,6 +128,8 @@ def consume(
 
     Without --follow, stops at the current end. With --json, prints one JSON object per line; keys and
     values that are not UTF-8 are in `key_base64` and `value_base64`.
+
+    On a terminal, control characters are shown as escapes; a pipe and --output get the exact bytes.
     """
     formatter = _formatter(options, screen)
     selection = _selection(topics, options)
@@ -166,6 +168,7 @@ def _formatter(options: dict[str, Any], screen: Screen) -> Formatter:
         null_marker=options["null_value"].encode(),
         as_hex=options["as_hex"],
         as_base64=options["as_base64"],
+        for_terminal=screen.is_terminal and options["output"] is None,
     )
     try:
         return make_formatter(form)

@@ -9,6 +9,7 @@ import click
 from kafkaesque.cli.failures import ExitCode, usage
 from kafkaesque.cli.options import address_option, examples, json_option
 from kafkaesque.cli.render import Screen
+from kafkaesque.cli.terminal_text import visible
 from kafkaesque.client.wire.address import parse_bootstrap
 from kafkaesque.service.finding import Finding
 from kafkaesque.up.doctor import examine
@@ -67,14 +68,17 @@ def show(screen: Screen, findings: list[Finding], counts: dict[str, int], verbos
     for finding in findings:
         mark, colour = MARKS[finding.status]
         head = click.style(mark.ljust(4), fg=colour, bold=finding.status == "fail")
-        screen.line(f"{head}  {click.style(finding.area.ljust(width), dim=True)}  {finding.text}")
+        area = click.style(finding.area.ljust(width), dim=True)
+        screen.styled(f"{head}  {area}  {visible(finding.text)}")
         if finding.fix:
-            screen.line(f"{'':{width + 8}}{click.style('fix:', bold=True)} {finding.fix}")
+            screen.styled(
+                f"{'':{width + 8}}{click.style('fix:', bold=True)} {visible(finding.fix)}"
+            )
         if verbose and "apis" in finding.facts:
             _show_apis(screen, finding, width + 8)
     screen.line()
     summary = f"{counts['ok']} ok, {counts['warn']} warnings, {counts['fail']} failing"
-    screen.line(click.style(summary, bold=True))
+    screen.styled(click.style(summary, bold=True))
 
 
 def _show_apis(screen: Screen, finding: Finding, indent: int) -> None:

@@ -10,6 +10,7 @@ from typing import IO, Any
 import click
 
 from kafkaesque.admin import errors
+from kafkaesque.cli.terminal_text import LINES, visible
 
 START_OR_SELECT = (
     "start a broker with `kafkaesque broker`, or set another address with --bootstrap-server "
@@ -40,9 +41,9 @@ class CommandFailure(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         stream = file or sys.stderr
         label = click.style("error:", fg="red", bold=True)
-        click.echo(f"{label} {self.message}", file=stream, color=self.show_color)
+        click.echo(f"{label} {visible(self.message, LINES)}", file=stream, color=self.show_color)
         if self.fix:
-            text = f"  {click.style('fix:', bold=True)} {self.fix}"
+            text = f"  {click.style('fix:', bold=True)} {visible(self.fix, LINES)}"
             click.echo(text, file=stream, color=self.show_color)
 
 

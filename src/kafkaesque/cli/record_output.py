@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kafkaesque.cli.render import iso_time
+from kafkaesque.cli.terminal_text import LINES, visible_bytes, visible_json
 
 TIMESTAMP_TYPES = {1: "create_time", 2: "log_append_time"}
 
@@ -42,40 +43,54 @@ class OutputFormat:
     null_marker: bytes = b""
     as_hex: bool = False
     as_base64: bool = False
+    for_terminal: bool = False
+    """Control characters in records become visible escapes; otherwise the bytes are exact."""
 
 
 def make_formatter(form: OutputFormat) -> Formatter:
     """A function that formats one record. Raises ValueError."""
     if form.as_json:
-        return lambda record: _dump(record_object(record, as_hex=form.as_hex))
+        return lambda record: _dump(record_object(record, as_hex=form.as_hex), form)
     if form.template is not None:
         return compile_template(form.template, form)
     if not form.with_key and not form.with_headers:
-        return lambda record: _text(record.value(), form) + form.delimiter
+        return lambda record: _value_text(record, form) + form.delimiter
     parts: list[Formatter] = []
     if form.with_headers:
         parts.append(lambda record: _headers_text(record, form))
     if form.with_key:
         parts.append(lambda record: _text(record.key(), form))
-    parts.append(lambda record: _text(record.value(), form))
+    parts.append(lambda record: _value_text(record, form))
     return lambda record: form.key_separator.join(p(record) for p in parts) + form.delimiter
 
 
-def _dump(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+def _dump(value: Any, form: OutputFormat) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return (visible_json(text) if form.for_terminal else text).encode() + b"\n"
 
 
-def _text(data: bytes | None, form: OutputFormat) -> bytes:
+def _shown(data: bytes, form: OutputFormat, keep: str = "") -> bytes:
+    return visible_bytes(data, keep) if form.for_terminal else data
+
+
+def _value_text(record: MessageLike, form: OutputFormat) -> bytes:
+    """The value. It may have several lines on a terminal, unlike keys and headers."""
+    return _text(record.value(), form, LINES)
+
+
+def _text(data: bytes | None, form: OutputFormat, keep: str = "") -> bytes:
     if data is None:
         return form.null_marker
     if form.as_hex:
         return data.hex().encode()
-    return base64.b64encode(data) if form.as_base64 else data
+    return base64.b64encode(data) if form.as_base64 else _shown(data, form, keep)
 
 
 def _headers_text(record: MessageLike, form: OutputFormat) -> bytes:
     pairs = record.headers() or []
-    return b",".join(name.encode() + b"=" + _text(value, form) for name, value in pairs)
+    return b",".join(
+        _shown(name.encode(), form) + b"=" + _text(value, form) for name, value in pairs
+    )
 
 
 def record_object(record: MessageLike, *, as_hex: bool = False) -> dict[str, Any]:
@@ -148,11 +163,11 @@ def compile_template(template: str, form: OutputFormat) -> Formatter:
     As with kcat, no line end is added. Raises ValueError on an unknown letter.
     """
     tokens: dict[str, Formatter] = {
-        "t": lambda record: (record.topic() or "").encode(),
+        "t": lambda record: _shown((record.topic() or "").encode(), form),
         "p": lambda record: _number(record.partition()),
         "o": lambda record: _number(record.offset()),
         "k": lambda record: _text(record.key(), form),
-        "s": lambda record: _text(record.value(), form),
+        "s": lambda record: _value_text(record, form),
         "h": lambda record: _headers_text(record, form),
         "T": lambda record: _number(record.timestamp()[1]),
         "d": lambda record: iso_time(max(record.timestamp()[1], 0)).encode(),

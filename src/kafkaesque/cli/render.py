@@ -2,6 +2,7 @@
 
 The same value is shown in three ways: a terminal gets a table with colours and grouped digits, a pipe
 gets the same columns as plain aligned text with exact numbers, and `--json` prints the value itself.
+Control characters are never sent to a terminal; see `terminal_text`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Literal
 
 import click
 
+from kafkaesque.cli.terminal_text import LINES, visible, visible_json
 from kafkaesque.model.sizes import human_bytes
 
 Kind = Literal["text", "count", "bytes", "state"]
@@ -59,14 +61,17 @@ def iso_time(timestamp_ms: int) -> str:
 
 
 def exact(value: Any) -> str:
-    """A cell for a pipe: no grouping, no units, lists with commas."""
+    """A cell for a pipe: no grouping, no units, lists with commas, control characters escaped.
+
+    Escaped in pipes too: a line break would split the row, and `| head` prints on a terminal.
+    """
     if value is None or value == "":
         return _ABSENT
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ",".join(str(item) for item in value) or _ABSENT
-    return str(value)
+        return visible(",".join(str(item) for item in value)) or _ABSENT
+    return visible(str(value))
 
 
 def friendly(value: Any, kind: Kind) -> str:
@@ -104,9 +109,8 @@ class Screen:
     def document(self, value: Any, show: Callable[[], None]) -> None:
         """The result: `value` as one JSON document, or the text that `show` prints."""
         if self.as_json:
-            click.echo(
-                json.dumps(value, ensure_ascii=False, indent=2 if self.is_terminal else None)
-            )
+            text = json.dumps(value, ensure_ascii=False, indent=2 if self.is_terminal else None)
+            click.echo(visible_json(text) if self.is_terminal else text)
         else:
             show()
 
@@ -126,19 +130,25 @@ class Screen:
             click.echo(f"{click.style(name.ljust(width), dim=True)}  {text}")
 
     def line(self, text: str = "") -> None:
+        """Plain text; a pipe gets it unchanged."""
+        self.styled(visible(text, LINES) if self.is_terminal else text)
+
+    def styled(self, text: str) -> None:
+        """Text with styles of `click.style`. The caller makes text from a cluster visible first."""
         if not self.as_json:
             click.echo(text)
 
     def heading(self, text: str) -> None:
-        self.line(click.style(text, bold=True))
+        self.styled(click.style(visible(text), bold=True))
 
     def note(self, text: str) -> None:
         """A remark on standard error; omitted with --json."""
         if text and not self.as_json:
-            click.echo(click.style(text, dim=True), err=True)
+            click.echo(click.style(visible(text, LINES), dim=True), err=True)
 
     def warn(self, text: str) -> None:
-        click.echo(f"{click.style('warning:', fg='yellow', bold=True)} {text}", err=True)
+        label = click.style("warning:", fg="yellow", bold=True)
+        click.echo(f"{label} {visible(text, LINES)}", err=True)
 
 
 def _print_rich_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:

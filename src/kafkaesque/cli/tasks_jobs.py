@@ -15,6 +15,7 @@ from kafkaesque.cli.options import client_options, examples, json_option, read_p
 from kafkaesque.cli.render import Screen
 from kafkaesque.cli.server_settings import read_service_settings
 from kafkaesque.cli.tasks_options import DATA_DEFAULT, read_config, run_worker, server_options
+from kafkaesque.cli.terminal_text import visible
 
 if TYPE_CHECKING:
     from kafkaesque.admin.connection import ClusterConnection
@@ -128,5 +129,5 @@ def _tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
 
 def _show(caught: Caught) -> None:
     recipients = ", ".join(caught.recipients)
-    click.echo(f"from {caught.sender} to {recipients}: {caught.message['Subject']}")
+    click.echo(visible(f"from {caught.sender} to {recipients}: {caught.message['Subject']}"))
     sys.stdout.flush()

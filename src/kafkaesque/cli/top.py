@@ -10,6 +10,7 @@ import click
 
 from kafkaesque.cli.failures import CannotConnect
 from kafkaesque.cli.options import client_options, examples
+from kafkaesque.cli.terminal_text import visible
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -139,7 +140,7 @@ def _render(sampler: Sampler, rows: int, sort: str) -> Group:
         f"partitions {view.partition_count}   groups {len(view.groups)}   in {short(rate)}/s  "
     )
     return Group(
-        Text(f"● {health.sentence}", style=f"bold {_COLORS[health.level]}"),
+        Text(f"● {visible(health.sentence)}", style=f"bold {_COLORS[health.level]}"),
         Text(line + _spark(sampler, "records_in")),
         Text(""),
         _topics(sampler, rows, sort),
@@ -161,6 +162,7 @@ def _spark(sampler: Sampler, name: str) -> str:
 
 def _topics(sampler: Sampler, rows: int, sort: str) -> Any:
     from rich.table import Table
+    from rich.text import Text
 
     from kafkaesque.console.rules.formatting import count, short, size
 
@@ -179,7 +181,7 @@ def _topics(sampler: Sampler, rows: int, sort: str) -> Any:
     for topic in sorted(topics, key=keys[sort])[:rows]:
         style = "red" if topic.leaderless else "yellow" if topic.under_replicated else None
         table.add_row(
-            topic.name, short(topic.rate), count(topic.records), size(topic.size_bytes),
+            Text(visible(topic.name)), short(topic.rate), count(topic.records), size(topic.size_bytes),
             str(len(topic.partitions)), _spark(sampler, f"topic/{topic.name}/rate"), style=style,
         )  # fmt: skip
     return table
@@ -202,7 +204,7 @@ def _groups(sampler: Sampler, rows: int) -> Any:
         behind = group.time_lag
         pace = "" if not group.lag else "never" if group.catch_up_s is None else duration(group.catch_up_s)  # fmt: skip
         table.add_row(
-            group.name,
+            Text(visible(group.name)),
             Text(group.status.label, style=_COLORS[group.status.level]),
             count(group.members),
             f"{count(group.lag)} {group.trend.arrow}",
@@ -221,5 +223,5 @@ def _events(sampler: Sampler) -> Any:
     text = Text()
     for event in sampler.events.newest(5):
         text.append(f"{clock_time(event.at_s)} ", style="dim")
-        text.append(f"{event.change.text}\n", style=_COLORS[event.change.level])
+        text.append(f"{visible(event.change.text)}\n", style=_COLORS[event.change.level])
     return text
