@@ -150,6 +150,60 @@ def test_a_temporary_smtp_error_is_retried_and_a_permanent_one_rejected(
     asyncio.run(test())
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "victim@evil.example, x",
+        "victim@evil.example",
+        "victim@evil.example,",
+        "victim@evil.example\r\nBcc: x",
+        "victim@evil.example;x",
+        "<victim@evil.example> x",
+        '"victim@evil.example" x',
+        "victim@evil.example(x)",
+        "victim%evil.example",
+        "evil.example!victim",
+        "a b",
+        "x\u2028y",
+        "x" * 300,
+        "..",
+    ],
+)
+def test_a_name_that_is_not_one_plain_address_is_rejected_and_not_retried(
+    authority: tuple[ssl.SSLContext, Path], name: str
+) -> None:
+    async def test() -> None:
+        async with stage(authority) as (tester, catcher, jobs):
+            await jobs.mail_unread.send("m1", "c", "ann", name, START_MS)
+            await tester.advance(hours=1)
+            (letter,) = await tester.dead_letters()
+            assert (letter.reason, letter.task) == ("rejected", "mail_unread")
+            assert "no mail can be addressed to" in letter.failure
+            assert catcher.caught == []
+
+    asyncio.run(test())
+
+
+def test_a_name_may_be_the_whole_address_if_the_settings_say_so(
+    authority: tuple[ssl.SSLContext, Path],
+) -> None:
+    async def test() -> None:
+        async with stage(authority, **{"mail.address": "{user}"}) as (tester, catcher, jobs):
+            await jobs.mail_unread.send("m1", "c", "ann", "bob.b+x@example.net", START_MS)
+            await tester.settle()
+            (mail,) = catcher.caught
+            assert mail.recipients == ("bob.b+x@example.net",)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("setting", ["Chat <{user}@example.org>", "{name}@example.org"])
+def test_the_address_setting_is_checked_at_the_start(setting: str) -> None:
+    config = jobs_config({"mail.host": "localhost", "mail.address": setting})
+    with pytest.raises(ValueError, match=r"mail\.address"):
+        ChatJobs(config)
+
+
 def test_without_its_certificate_the_relay_is_not_trusted(
     authority: tuple[ssl.SSLContext, Path],
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +20,11 @@ from kafkaesque.tasks.jobs.config import JobsConfig
 
 TEMPLATES = Path(__file__).parent / "templates"
 SEND_SECONDS_MAX = 30.0
+ADDRESS_LENGTH_MAX = 254
+"""RFC 5321, section 4.5.3.1.3, without the angle brackets."""
 _PERMANENT = range(500, 600)
+_ATOM = r"[^\s()<>\[\]:;,@\\\"%!.]+"
+_ADDRESS = re.compile(rf"{_ATOM}(\.{_ATOM})*@{_ATOM}(\.{_ATOM})*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class MailTemplates:
         # A header cannot contain a line break, but a name may.
         message["Subject"] = " ".join(self.subject.substitute(values).split())
         message["From"] = config.mail_from
-        message["To"] = config.mail_address.format(user=unread.recipient)
+        message["To"] = address_of(unread.recipient, config)
         message["Date"] = format_datetime(moment)
         # The same for every attempt, so that mail servers recognise a duplicate.
         domain = parseaddr(config.mail_from)[1].rpartition("@")[2] or "localhost"
@@ -78,19 +83,50 @@ class MailTemplates:
         return message
 
 
+def address_of(user: str, config: JobsConfig) -> str:
+    """The address of `user`. Raises ValueError unless the name makes exactly one plain address.
+
+    Users choose their names, so a name must not add a recipient or a route of its own: commas,
+    spaces, quotes, comments and brackets are refused, and so are % and !, which some relays rewrite
+    to another domain (`victim%evil.example`).
+    """
+    address = config.mail_address.format(user=user)
+    if len(address) > ADDRESS_LENGTH_MAX:
+        raise ValueError(f"an address has at most {ADDRESS_LENGTH_MAX} characters")
+    if not address.isprintable() or not _ADDRESS.fullmatch(address):
+        raise ValueError(f"{address!r} is not exactly one plain address (NAME@DOMAIN)")
+    return address
+
+
+def _check_address_setting(config: JobsConfig) -> None:
+    """Raises ValueError if no name makes an address."""
+    for sample in ("user", "user@localhost"):
+        try:
+            address_of(sample, config)
+        except (ValueError, KeyError, IndexError):
+            continue
+        return
+    raise ValueError(
+        f"mail.address is {config.mail_address!r}: write one plain address with {{user}} in it, "
+        "such as {user}@example.org"
+    )
+
+
 class Mailer:
     """Sends mails through the configured relay."""
 
     def __init__(self, config: JobsConfig, password: str = "") -> None:
         self._config = config
         self._password = password
+        _check_address_setting(config)
         directory = Path(config.mail_templates) if config.mail_templates else TEMPLATES
         self._templates = MailTemplates.read(directory)
         self._context = ssl.create_default_context(cafile=config.mail_ca_file or None)
         self.sent = 0
 
     async def send_unread(self, unread: Unread) -> None:
-        """Raises Reject if the relay refuses the mail permanently; other errors are retried."""
+        """Raises Reject if the recipient has no valid address or the relay refuses the mail
+        permanently; other errors are retried."""
         config = self._config
         try:
             message = self._templates.compose(unread, config)
@@ -100,6 +136,7 @@ class Mailer:
         try:
             await aiosmtplib.send(
                 message,
+                recipients=[message["To"]],
                 hostname=config.mail_host,
                 port=config.mail_port,
                 use_tls=config.mail_tls == "tls",
