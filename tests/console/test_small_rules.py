@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import pytest
@@ -21,6 +22,7 @@ from kafkaesque.console.rules.exposition import quantile, read_exposition
 from kafkaesque.console.rules.paging import PageRequest, paginate, read_page_request
 from kafkaesque.console.web.openapi import MEANINGS, OPERATIONS, openapi_document
 from kafkaesque.console.web.security import (
+    ADDRESSES_MAX,
     FREE_ATTEMPTS,
     OperatorAccess,
     TooManyAttempts,
@@ -124,8 +126,8 @@ def test_assignments_are_parsed_and_malformed_ones_ignored() -> None:
 def test_a_session_needs_the_password_and_expires() -> None:
     now = [0.0]
     access = OperatorAccess("metamorphosis", 60.0, lambda: now[0])
-    assert access.sign_in("wrong") is None
-    session = access.sign_in("metamorphosis")
+    assert access.sign_in("wrong", "192.0.2.1") is None
+    session = access.sign_in("metamorphosis", "192.0.2.1")
     assert session is not None
     assert access.session(session.id) == session
     assert is_csrf_token(session, session.csrf)
@@ -134,21 +136,48 @@ def test_a_session_needs_the_password_and_expires() -> None:
     assert access.session(session.id) is None
 
 
-def test_password_guessing_is_rate_limited() -> None:
+def test_wrong_passwords_are_limited_per_address() -> None:
     now = [0.0]
     access = OperatorAccess("metamorphosis", 60.0, lambda: now[0])
     for _ in range(FREE_ATTEMPTS):
-        assert not access.is_password("guess")
+        assert not access.is_password("guess", "192.0.2.1")
     with pytest.raises(TooManyAttempts):
-        access.is_password("metamorphosis")
+        access.is_password("metamorphosis", "192.0.2.1")
     now[0] = 2.5
-    assert access.is_password("metamorphosis")
+    assert access.is_password("metamorphosis", "192.0.2.1")
+
+
+def test_wrong_passwords_from_one_address_do_not_lock_out_another() -> None:
+    access = OperatorAccess("metamorphosis", 60.0, lambda: 0.0)
+    for _ in range(100):
+        with contextlib.suppress(TooManyAttempts):
+            access.is_password("guess", "192.0.2.1")
+    assert access.is_password("metamorphosis", "192.0.2.2")
+    assert access.sign_in("metamorphosis", "192.0.2.2") is not None
+
+
+def test_addresses_of_one_ipv6_network_share_a_limit() -> None:
+    access = OperatorAccess("metamorphosis", 60.0, lambda: 0.0)
+    for number in range(FREE_ATTEMPTS):
+        assert not access.is_password("guess", f"2001:db8::{number}")
+    with pytest.raises(TooManyAttempts):
+        access.is_password("guess", "2001:db8::ffff")
+    assert not access.is_password("guess", "2001:db8:0:1::1")
+
+
+def test_only_the_latest_addresses_are_remembered() -> None:
+    access = OperatorAccess("metamorphosis", 60.0, lambda: 0.0)
+    for _ in range(FREE_ATTEMPTS):
+        assert not access.is_password("guess", "192.0.2.1")
+    for number in range(ADDRESSES_MAX):
+        assert not access.is_password("guess", f"10.0.{number // 256}.{number % 256}")
+    assert not access.is_password("guess", "192.0.2.1")
 
 
 def test_without_a_password_nobody_signs_in() -> None:
     access = OperatorAccess("", 60.0, lambda: 0.0)
     assert not access.is_enabled
-    assert access.sign_in("") is None
+    assert access.sign_in("", "192.0.2.1") is None
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,10 @@ class TokenBucket:
         self._left = burst
         self._seen_s = now_s
 
+    def has_token(self, now_s: float) -> bool:
+        self._fill(now_s)
+        return self._left >= 1
+
     def take(self, now_s: float) -> float:
         """Takes one token and returns 0. If there is none, takes none and returns the seconds until
         there is one."""

@@ -20,6 +20,8 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kafkaesque.model.token_bucket import TokenBucket
+
 COOKIE: Final = "kafkaesque-console"
 CSRF_HEADER: Final = "x-csrf-token"
 POLICY: Final = (
@@ -39,6 +41,8 @@ SESSIONS_MAX: Final = 1000
 FREE_ATTEMPTS: Final = 5
 ATTEMPT_EVERY_S: Final = 2.0
 """One wrong password is allowed in this time once the free attempts are used up."""
+ADDRESSES_MAX: Final = 1000
+"""Addresses whose wrong passwords are counted; the one that failed longest ago is forgotten first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class OperatorSession:
 
 
 class TooManyAttempts(Exception):
-    """Too many wrong passwords in a short time."""
+    """Too many wrong passwords from one address in a short time."""
 
 
 class OperatorAccess:
@@ -62,29 +66,35 @@ class OperatorAccess:
         self._session_s = session_s
         self._clock = clock
         self._sessions: dict[str, OperatorSession] = {}
-        self._attempts_left = float(FREE_ATTEMPTS)
-        self._attempted_s = clock()
+        self._wrong: dict[str, TokenBucket] = {}
 
     @property
     def is_enabled(self) -> bool:
         """False if no password is configured."""
         return self._password is not None
 
-    def is_password(self, text: str) -> bool:
-        """Whether this is the password. Only wrong ones count as attempts. Raises TooManyAttempts."""
-        now = self._clock()
-        refill = (now - self._attempted_s) / ATTEMPT_EVERY_S
-        self._attempts_left = min(FREE_ATTEMPTS, self._attempts_left + refill)
-        self._attempted_s = now
-        if self._attempts_left < 1:
+    def is_password(self, text: str, address: str) -> bool:
+        """Whether this is the password. Raises TooManyAttempts after too many wrong ones from
+        `address`; others are not affected.
+
+        The password is not compared then: an answer would let a guesser go on at full speed.
+        """
+        now, key = self._clock(), _network(address)
+        bucket = self._wrong.get(key)
+        if bucket is not None and not bucket.has_token(now):
             raise TooManyAttempts
         if self._password is not None and hmac.compare_digest(_digest(text), self._password):
             return True
-        self._attempts_left -= 1
+        self._wrong.pop(key, None)
+        bucket = bucket or TokenBucket(1 / ATTEMPT_EVERY_S, FREE_ATTEMPTS, now)
+        bucket.take(now)
+        while len(self._wrong) >= ADDRESSES_MAX:
+            del self._wrong[next(iter(self._wrong))]
+        self._wrong[key] = bucket
         return False
 
-    def sign_in(self, password: str) -> OperatorSession | None:
-        if not self.is_password(password):
+    def sign_in(self, password: str, address: str) -> OperatorSession | None:
+        if not self.is_password(password, address):
             return None
         now = self._clock()
         self._sessions = {key: item for key, item in self._sessions.items() if item.ends_s > now}
@@ -111,6 +121,21 @@ def is_csrf_token(session: OperatorSession, token: str | None) -> bool:
 def _digest(text: str) -> bytes:
     """A digest, so that comparisons take the same time for every guess and no password is kept."""
     return hashlib.sha256(text.encode()).digest()
+
+
+def _network(address: str) -> str:
+    """The IPv4 address, or the /64 of an IPv6 address, within which a client may choose freely."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if found.version == 4:
+        return address
+    return str(ipaddress.ip_network((found.packed, 64), strict=False))
+
+
+def address_of(request: HTTPConnection) -> str:
+    return request.client.host if request.client is not None else ""
 
 
 class AccessDenied(Exception):
@@ -183,7 +208,7 @@ def has_bearer_password(request: HTTPConnection, access: OperatorAccess) -> bool
     if kind.lower() != "bearer":
         return False
     try:
-        return access.is_password(token.strip())
+        return access.is_password(token.strip(), address_of(request))
     except TooManyAttempts:
         raise AccessDenied(429, "too many wrong passwords; try again later") from None
 

@@ -24,6 +24,7 @@ from kafkaesque.console.web.security import (
     AccessDenied,
     OperatorAccess,
     TooManyAttempts,
+    address_of,
     require_operator,
     require_reader,
     session_of,
@@ -135,7 +136,7 @@ class Site:
             raise AccessDenied(403, "requests from other sites are not allowed")
         body = await read_body(request, SignInBody)
         try:
-            found = self.access.sign_in(body.password)
+            found = self.access.sign_in(body.password, address_of(request))
         except TooManyAttempts:
             raise AccessDenied(429, "too many wrong passwords; try again later") from None
         if found is None:
