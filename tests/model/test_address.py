@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.model.address import Address, parse_address
+from kafkaesque.model.address import Address, is_loopback, parse_address
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,8 @@ def test_an_address_is_printed_as_it_is_parsed(text: str) -> None:
 
 def test_an_ipv6_address_is_printed_in_brackets() -> None:
     assert str(Address("fe80::1", 9092)) == "[fe80::1]:9092"
+
+
+def test_loopback_is_what_only_this_machine_reaches() -> None:
+    assert all(is_loopback(host) for host in ("127.0.0.1", "127.9.9.9", "localhost", "::1"))
+    assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "broker-1", ""))

@@ -174,6 +174,7 @@ def test_address_in_use_is_named(taken_address: str) -> None:
         ({"num.partitions": "many"}, "Invalid value many for configuration num.partitions"),
         ({"flush": "sometimes"}, "one of: always, never"),
         ({"listeners": "0.0.0.0:0"}, "can be reached from other machines"),
+        ({"http.listener": "0.0.0.0:0"}, "http.listener: 0.0.0.0 can be reached"),
     ],
 )
 def test_bad_setting_is_named(settings: dict[str, object], message: str) -> None:

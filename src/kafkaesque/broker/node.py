@@ -47,8 +47,8 @@ from kafkaesque.broker.replication.rules.state_machine import StateMachine
 from kafkaesque.broker.replication.sync_journal import SyncJournal
 from kafkaesque.broker.server.addresses import (
     advertised_address,
+    guarded_address,
     listen_address,
-    parse_listener,
 )
 from kafkaesque.broker.server.connection import Connection
 from kafkaesque.broker.server.context import BrokerIdentity, Context
@@ -605,7 +605,7 @@ class _Startup:
     async def _open_http(self, pages: StatusPages) -> tuple[PageServer | None, Address | None]:
         if not self._config.http_listener:
             return None, None
-        wanted = parse_listener(self._config.http_listener, "http.listener")
+        wanted = guarded_address(self._config, self._config.http_listener, "http.listener")
         server = PageServer(
             {"/metrics": pages.metrics, "/healthz": pages.health, "/readyz": pages.ready}
         )

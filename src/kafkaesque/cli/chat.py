@@ -17,7 +17,7 @@ import click
 from kafkaesque.cli.failures import CannotConnect, CommandFailure, usage
 from kafkaesque.cli.options import client_options, examples, json_option, log_level_option
 from kafkaesque.cli.server_settings import read_service_settings, show_settings
-from kafkaesque.cli.service_process import host_port, run_service
+from kafkaesque.cli.service_process import guarded_host_port, host_port, run_service
 from kafkaesque.service.child_process import print_ready
 
 if TYPE_CHECKING:
@@ -242,20 +242,28 @@ def _within(timeout_s: float, work: Coroutine[Any, Any, T]) -> T:
               help="HOST:PORT, ws:// or wss://, as browsers reach it; may be repeated.")  # fmt: skip
 @click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:8090", show_default=True,
               help="Address of the page; port 0 picks a free one.")  # fmt: skip
+@click.option("--insecure", is_flag=True,
+              help="Allow a plaintext page that other machines can reach.")  # fmt: skip
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path),
               default=Path("kafkaesque-data") / "chat-web", show_default=True,
               help="Directory of web.json.")  # fmt: skip
 @click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
 @click.option("--json", "as_json", is_flag=True, help="Print `ready` as one JSON object.")
 def web(
-    gateways: tuple[str, ...], listen: str, data: Path, end_with_stdin: bool, as_json: bool
+    gateways: tuple[str, ...],
+    listen: str,
+    insecure: bool,
+    data: Path,
+    end_with_stdin: bool,
+    as_json: bool,
 ) -> None:
     """Serve the web chat page. The gateways' setting `ws.origins` must contain its address."""
     from kafkaesque.chat.process import serve_web
 
+    address = guarded_host_port("--listen", listen, insecure=insecure)
     urls = [web_socket_url(gateway) for gateway in gateways]
     on_ready = _print_ready_json if as_json else print_ready
-    run_service(serve_web(urls, host_port(listen), data, end_with_stdin, on_ready))
+    run_service(serve_web(urls, address, data, end_with_stdin, on_ready))
 
 
 def web_socket_url(address: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import ipaddress
 import json
 import logging
 import os
@@ -19,6 +18,7 @@ from kafkaesque.cli.failures import CannotConnect, CommandFailure, usage
 from kafkaesque.cli.options import client_options, examples
 from kafkaesque.cli.server_settings import read_service_settings
 from kafkaesque.console.operator_password import PASSWORD_VARIABLE, read_password
+from kafkaesque.model.address import is_loopback
 from kafkaesque.service.child_process import print_ready
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def console(
                           f"pip install 'kafkaesque-platform[{extra}]'")  # fmt: skip
     from kafkaesque.console.web.config import ConsoleConfig
 
-    if not insecure and not _is_loopback(host):
+    if not insecure and not is_loopback(host):
         raise usage(f"{host} is not a loopback address, and there is no TLS: use a proxy with TLS, "
                     "or add --insecure.")  # fmt: skip
     try:
@@ -129,13 +129,6 @@ def _web_address(text: str | None) -> str | None:
     if text is not None and not text.startswith(("http://", "https://")):
         raise usage(f"'{text}' is not an http URL: write http://HOST or https://HOST.")
     return text
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def read_settings(environment: Mapping[str, str], assignments: tuple[str, ...]) -> ConsoleSettings:

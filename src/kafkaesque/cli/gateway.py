@@ -27,7 +27,8 @@ NEEDED = ("websockets", "jwt", "argon2", "kazoo", "aiohttp")
 
 @click.command(
     epilog=examples(
-        "kafkaesque gateway --listen 0.0.0.0:7000",
+        "kafkaesque gateway --listen 0.0.0.0:7000 --set tls.certificate=gw.pem --set tls.key=gw.key",
+        "kafkaesque gateway --listen 0.0.0.0:7000 --insecure   # plaintext, on a trusted network",
         "kafkaesque gateway --name gw-2 --data gw-2 --set zookeeper.connect=127.0.0.1:2181",
         "kafkaesque gateway --data gw-2 --take-over        # a new build takes over, no disconnect",
         "kafkaesque gateway --settings                     # every setting of --set",
@@ -41,6 +42,8 @@ NEEDED = ("websockets", "jwt", "argon2", "kazoo", "aiohttp")
               show_default=True, help="Directory of gateway.json, the key and the hand-over socket.")  # fmt: skip
 @click.option("--http-listen", metavar="HOST:PORT", default="127.0.0.1:0", show_default=True,
               help="Address of /metrics, /status, /healthz and /readyz.")  # fmt: skip
+@click.option("--insecure", is_flag=True,
+              help="Allow plaintext listeners that other machines can reach.")  # fmt: skip
 @click.option("--take-over", is_flag=True,
               help="Take over the listener and live connections of the process that runs in --data.")  # fmt: skip
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE",
@@ -66,14 +69,28 @@ def gateway(connection: ClusterConnection, screen: Screen, **options: Any) -> No
         show_settings(GATEWAY_SETTINGS, screen)
         return
     config = read_config(options.pop("assignments"))
+    _read_addresses(options, has_tls=bool(config.tls_certificate))
     connection.reach()
     _run(connection, config, options, screen)
+
+
+def _read_addresses(options: dict[str, Any], *, has_tls: bool) -> None:
+    """Parse the addresses in place. The status page has no TLS, so the certificate does not cover it."""
+    from kafkaesque.cli.service_process import guarded_host_port
+
+    insecure = options.pop("insecure")
+    options["listen"] = guarded_host_port(
+        "--listen", options["listen"], insecure=insecure, has_tls=has_tls
+    )
+    options["http_listen"] = guarded_host_port(
+        "--http-listen", options["http_listen"], insecure=insecure
+    )
 
 
 def _run(
     connection: ClusterConnection, config: GatewayConfig, options: dict[str, Any], screen: Screen
 ) -> None:
-    from kafkaesque.cli.service_process import host_port, run_service
+    from kafkaesque.cli.service_process import run_service
     from kafkaesque.gateway.handover import HandoverFailed
     from kafkaesque.gateway.process import GatewayFailed, GatewayOptions, serve_gateway
 
@@ -81,8 +98,6 @@ def _run(
         bootstrap=connection.bootstrap,
         properties=connection.properties,
         config=config,
-        listen=host_port(options.pop("listen")),
-        http_listen=host_port(options.pop("http_listen")),
         **options,
     )
     try:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from kafkaesque.cli.failures import CannotConnect, CommandFailure, usage
 from kafkaesque.client.ports import LogError
-from kafkaesque.model.address import parse_address
+from kafkaesque.model.address import is_loopback, parse_address
 from kafkaesque.service.process import new_event_loop
 
 T = TypeVar("T")
@@ -23,6 +23,19 @@ def host_port(text: str) -> tuple[str, int]:
         return parse_address(text)
     except ValueError as error:
         raise usage(str(error)) from None
+
+
+def guarded_host_port(
+    option: str, text: str, *, insecure: bool, has_tls: bool = False
+) -> tuple[str, int]:
+    """HOST:PORT of a listener; a usage error if other machines could reach it in plaintext."""
+    host, port = host_port(text)
+    if not insecure and not has_tls and not is_loopback(host):
+        raise usage(
+            f"{option}: {host} can be reached from other machines and this listener is plaintext; "
+            "listen on 127.0.0.1 behind a proxy with TLS, or use --insecure if your network is trusted."
+        )
+    return host, port
 
 
 def run_service(work: Coroutine[Any, Any, T]) -> T:

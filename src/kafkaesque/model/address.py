@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import NamedTuple
 
 _PORT_MAX = 65_535
@@ -39,3 +40,13 @@ def parse_address(
     if int(port) > _PORT_MAX:
         raise ValueError(f"'{text}' is not HOST:PORT: ports end at {_PORT_MAX}.")
     return Address(host, int(port))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the host. A name other than localhost may be any machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
-
-from kafkaesque.model.address import Address, parse_address
+from kafkaesque.model.address import Address, is_loopback, parse_address
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.settings import BrokerConfig
 
@@ -31,7 +29,7 @@ def guarded_address(config: BrokerConfig, text: str, setting: str) -> Address:
     """Returns the address of a plaintext listener. Raises InvalidConfig if other machines could
     reach it."""
     address = parse_listener(text, setting)
-    if not config.insecure and not _is_loopback(address.host):
+    if not config.insecure and not is_loopback(address.host):
         raise InvalidConfig(
             f"{setting}: {address.host} can be reached from other machines and this listener is plaintext "
             "without authentication; listen on 127.0.0.1, or use --insecure if your network is "
@@ -52,12 +50,3 @@ def advertised_address(config: BrokerConfig, bound: Address) -> Address:
     if bound.host in ("0.0.0.0", "localhost"):  # noqa: S104 - compared, not bound
         return Address("127.0.0.1", bound.port)
     return Address("::1", bound.port) if bound.host == "::" else bound
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
