@@ -20,6 +20,10 @@ REQUEST_SIZE_BYTES_BEFORE_FIRST_ANSWER = 512 * KIB
 CONNECTIONS_DEFAULT = 20_000
 """`max.connections`: an idle one costs about 6 KiB and a descriptor. Twice what `bench idle` opens."""
 
+CONNECTIONS_MIN = 2
+"""Minimum of the settings that limit connections. Java's AdminClient needs two to one broker: one to
+bootstrap and one to the broker's id. With fewer, no administrator could raise the limit again."""
+
 TAGGED_FIELDS_MAX = 64
 """Tagged fields in one struct. The protocol defines at most 4 in any message. A frame full of
 two-byte tags would block the event loop for a second (the attack of CVE-2026-111115)."""

@@ -59,6 +59,9 @@ class Setting:
     """For a topic setting: the broker settings that supply its default, most specific first."""
     ours: bool = False
     """True if Apache Kafka has no setting of this name."""
+    can_lock_out: bool = False
+    """True if a wrong value keeps everybody from connecting, so that AlterConfigs cannot correct it.
+    The value given at start then wins over a dynamic one (Kafka: the dynamic value wins)."""
 
     def parse(self, text: str) -> SettingValue:
         """Returns the typed value of `text`. InvalidConfig says what was expected."""
@@ -145,13 +148,17 @@ def setting(name: str, type_: SettingType, default: SettingValue, doc: str, **mo
 
 def settings_of(cls: type) -> Mapping[str, Setting]:
     """The settings declared by the fields of `cls`, by name."""
-    declared = (item.metadata["setting"] for item in fields(cls))
+    declared = (item.metadata["setting"] for item in fields(cls) if "setting" in item.metadata)
     return {item.name: item for item in declared}
 
 
 def attributes_of(cls: type) -> Mapping[str, str]:
     """Maps setting names to the attributes of `cls` that hold them."""
-    return {item.metadata["setting"].name: item.name for item in fields(cls)}
+    return {
+        item.metadata["setting"].name: item.name
+        for item in fields(cls)
+        if "setting" in item.metadata
+    }
 
 
 def typed_settings(cls: type[T], texts: Mapping[str, str]) -> T:

@@ -156,7 +156,8 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """The settings of one broker. Later sources win: file, KAFKAESQUE_* environment, flags, AlterConfigs."""
+    """The settings of one broker. Later sources win: file, KAFKAESQUE_* environment, flags, AlterConfigs.
+    Exception: AlterConfigs cannot override a setting that `can_lock_out` if it was given at start."""
 
     node_id: int = setting("node.id", INT, 0, "This broker's id.", at_least=0, scope=READ_ONLY)
     log_dirs: str = setting("log.dirs", STRING, "", "The data directory (one).", scope=READ_ONLY)
@@ -359,11 +360,14 @@ class BrokerConfig:
     )  # fmt: skip
     max_connections: int = setting(
         "max.connections", INT, limits.CONNECTIONS_DEFAULT,
-        "Maximum open connections; further ones are closed (Kafka's default is no limit).", at_least=0,
+        "Maximum open connections; further ones are closed (Kafka's default is no limit). A value given "
+        "at start overrides AlterConfigs.",
+        at_least=limits.CONNECTIONS_MIN, can_lock_out=True,
     )  # fmt: skip
     max_connections_per_ip: int = setting(
-        "max.connections.per.ip", INT, INT32_MAX, "Maximum open connections from one address.",
-        at_least=0,
+        "max.connections.per.ip", INT, INT32_MAX,
+        "Maximum open connections from one address. A value given at start overrides AlterConfigs.",
+        at_least=limits.CONNECTIONS_MIN, can_lock_out=True,
     )  # fmt: skip
     max_incremental_fetch_session_cache_slots: int = setting(
         "max.incremental.fetch.session.cache.slots", INT, limits.FETCH_SESSIONS_MAX,
@@ -467,6 +471,8 @@ class BrokerConfig:
         "Kafka does. Compacted topics are always fully validated.",
         choices=("header", "full"), scope=READ_ONLY, ours=True,
     )  # fmt: skip
+    given: frozenset[str] = frozenset()
+    """Names of the settings that were given at start, even those with the default value."""
 
 
 TOPIC_SETTINGS: Mapping[str, Setting] = settings_of(TopicConfig)
@@ -491,7 +497,7 @@ def broker_config(values: Mapping[str, str]) -> BrokerConfig:
                 f"Unknown broker setting {name!r}: `kafkaesque config list` lists all settings"
             )
         typed[_BROKER_ATTRIBUTES[name]] = known.parse(text)
-    config = BrokerConfig(**typed)  # type: ignore[arg-type]
+    config = BrokerConfig(**typed, given=frozenset(values))  # type: ignore[arg-type]
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
         raise InvalidConfig("group.min.session.timeout.ms exceeds group.max.session.timeout.ms")
     return config

@@ -139,6 +139,24 @@ def test_broker_setting_that_we_do_not_honour_is_refused() -> None:
     assert refused.value.code is ErrorCode.INVALID_CONFIG
 
 
+@pytest.mark.parametrize("name", ["max.connections", "max.connections.per.ip"])
+@pytest.mark.parametrize("value", ["-1", "0", "1"])
+def test_limit_that_would_lock_administrators_out_is_refused(name: str, value: str) -> None:
+    with pytest.raises(KafkaError) as refused:
+        broker({}, (name, SET, value))
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+    assert str(refused.value) == (
+        f"Invalid value {value} for configuration {name}: Value must be at least 2"
+    )
+
+
+def test_bad_value_that_an_older_version_stored_does_not_block_other_changes() -> None:
+    stored = {"max.connections": "0"}
+    assert broker(stored, ("log.retention.ms", SET, "5")) == {**stored, "log.retention.ms": "5"}
+    assert broker(stored, ("max.connections", DELETE, None)) == {}
+    assert broker(stored, ("max.connections", SET, "9")) == {"max.connections": "9"}
+
+
 def test_append_extends_the_current_list_of_a_broker() -> None:
     assert broker({}, ("log.cleanup.policy", APPEND, "compact")) == {
         "log.cleanup.policy": "delete,compact"

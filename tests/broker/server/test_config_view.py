@@ -46,6 +46,25 @@ def test_sources_are_in_kafkas_order(make_broker: MakeBroker) -> None:
     assert entry.source is ConfigSource.TOPIC
 
 
+def test_connection_limit_given_at_start_precedes_dynamic_values(make_broker: MakeBroker) -> None:
+    broker = make_broker(max_connections="20000")
+    broker.context.cluster.tables.apply(SetBrokerConfigs(1, {"max.connections": "5"}))
+    entry = broker_entry(broker, "max.connections")
+    assert (entry.value, entry.source) == ("20000", ConfigSource.STATIC_BROKER)
+    assert synonyms(entry) == [
+        ("max.connections", "20000", ConfigSource.STATIC_BROKER),
+        ("max.connections", "5", ConfigSource.DYNAMIC_BROKER),
+        ("max.connections", "20000", ConfigSource.DEFAULT),
+    ]
+
+
+def test_stored_value_that_is_ignored_is_no_source(broker: LocalBroker) -> None:
+    broker.context.cluster.tables.apply(SetBrokerConfigs(None, {"max.connections": "0"}))
+    entry = broker_entry(broker, "max.connections")
+    assert (entry.value, entry.source) == ("20000", ConfigSource.DEFAULT)
+    assert synonyms(entry) == [("max.connections", "20000", ConfigSource.DEFAULT)]
+
+
 def test_setting_without_a_value_has_no_synonyms_and_counts_as_default(
     broker: LocalBroker,
 ) -> None:

@@ -13,7 +13,8 @@ from tests.waiting import until
 
 from kafkaesque.broker.cluster import cluster
 from kafkaesque.broker.cluster.rules.broker_requests import BrokerRegistration
-from kafkaesque.broker.cluster.rules.controller import NewTopic
+from kafkaesque.broker.cluster.rules.commands import SetBrokerConfigs
+from kafkaesque.broker.cluster.rules.controller import Decision, NewTopic
 from kafkaesque.broker.joining import Seeds, introduce_broker
 from kafkaesque.broker.node import Node
 from kafkaesque.broker.partitions.group_coordinator import GROUP_TOPIC
@@ -82,6 +83,27 @@ def test_lone_node_registers_as_soon_as_it_leads_and_not_when_it_asks_again(
 ) -> None:
     monkeypatch.setattr(cluster, "RETRY_SECONDS", 3600)
     asyncio.run(start_and_stop(tmp_path))
+
+
+@pytest.mark.parametrize("at_start", [{}, {"max_connections": "1000"}])
+def test_data_directory_with_a_limit_of_no_connections_lets_clients_in_again(
+    tmp_path: Path, at_start: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An older version accepted max.connections=0 and stored it."""
+
+    async def play() -> None:
+        node = await start_node(tmp_path)
+        limit = SetBrokerConfigs(None, {"max.connections": "0"})
+        await node.context.cluster.controller_log.submit(lambda: Decision((limit,), None))
+        await node.stop()
+        node = await start_node(tmp_path, **at_start)
+        _, writer = await asyncio.open_connection(*node.kafka_address)
+        await until(lambda: node._listener.connection_count == 1)
+        writer.close()
+        await node.stop()
+
+    asyncio.run(play())
+    assert "ignored a stored dynamic setting: Invalid value 0" in caplog.text
 
 
 def test_two_nodes_cannot_share_a_directory(tmp_path: Path) -> None:

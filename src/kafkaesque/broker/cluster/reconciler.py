@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final
 from uuid import UUID
@@ -18,6 +19,8 @@ from kafkaesque.broker.raft.types import NO_INDEX, LogIndex
 from kafkaesque.broker.replication.commit_waiters import CommitWaiters
 from kafkaesque.model.ids import MemberId, PartitionIndex, TopicId, node_of
 from kafkaesque.model.settings import TopicConfig, topic_config
+
+logger = logging.getLogger(__name__)
 
 STUCK_CHECK_SECONDS: Final = 0.5
 
@@ -79,7 +82,7 @@ class Reconciler:
 
     async def reconcile_all(self) -> None:
         """Compares everything with the tables, which may have been replaced as a whole."""
-        self._settings.load(self._tables.broker_configs)
+        self._load_settings()
         alive = self._tables.by_id
         for topic_id in self._partitions.topic_ids():
             if topic_id not in alive:
@@ -104,9 +107,13 @@ class Reconciler:
             case commands.SetTopicConfigs(topic_id=topic_id):
                 self._set_config(topic_id)
             case commands.SetBrokerConfigs():
-                self._settings.load(self._tables.broker_configs)
+                self._load_settings()
                 for topic_id in tuple(self._tables.by_id):
                     self._set_config(topic_id)
+
+    def _load_settings(self) -> None:
+        for reason in self._settings.load(self._tables.broker_configs):
+            logger.warning("ignored a stored dynamic setting: %s", reason)
 
     def _set_config(self, topic_id: UUID) -> None:
         topic = self._tables.by_id.get(TopicId(topic_id))

@@ -12,6 +12,9 @@ from enum import IntEnum
 from typing import Final
 
 from kafkaesque.broker.cluster.cluster import Cluster
+from kafkaesque.broker.cluster.rules.dynamic_config import stored_value
+from kafkaesque.model.errors import InvalidConfig
+from kafkaesque.model.ids import NodeId
 from kafkaesque.model.setting import Scope, Setting
 from kafkaesque.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS, broker_value, inherited
 
@@ -62,6 +65,22 @@ _FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
 first."""
 
 
+_DYNAMIC_FIRST: Final = (
+    ConfigSource.DYNAMIC_BROKER,
+    ConfigSource.DYNAMIC_DEFAULT_BROKER,
+    ConfigSource.STATIC_BROKER,
+    ConfigSource.DEFAULT,
+)
+"""The sources of a broker setting, strongest first."""
+_STATIC_FIRST: Final = (
+    ConfigSource.STATIC_BROKER,
+    ConfigSource.DYNAMIC_BROKER,
+    ConfigSource.DYNAMIC_DEFAULT_BROKER,
+    ConfigSource.DEFAULT,
+)
+"""The same for `DynamicConfig.static_wins`."""
+
+
 def topic_entries(
     cluster: Cluster, configs: Mapping[str, str], names: Collection[str] = ()
 ) -> list[ConfigEntry]:
@@ -95,7 +114,8 @@ def broker_entries(cluster: Cluster, names: Collection[str] = ()) -> list[Config
 
 def broker_default_entries(cluster: Cluster, names: Collection[str] = ()) -> list[ConfigEntry]:
     """Returns only the settings that were changed for all brokers at once."""
-    changed = cluster.tables.broker_configs.get(None, {})
+    stored = cluster.tables.broker_configs.get(None, {})
+    changed = {name: text for name, text in stored.items() if name in BROKER_SETTINGS}
     return [
         ConfigEntry(
             BROKER_SETTINGS[name],
@@ -120,12 +140,8 @@ def _broker_synonyms(cluster: Cluster, name: str) -> Iterator[Synonym]:
     effect.
     """
     started = False
-    for source in (
-        ConfigSource.DYNAMIC_BROKER,
-        ConfigSource.DYNAMIC_DEFAULT_BROKER,
-        ConfigSource.STATIC_BROKER,
-        ConfigSource.DEFAULT,
-    ):
+    static_wins = cluster.settings.static_wins(name)
+    for source in _STATIC_FIRST if static_wins else _DYNAMIC_FIRST:
         for member in _FAMILIES.get(name, (name,)):
             value = _broker_value_of(cluster, member, source)
             if value is not None:
@@ -138,11 +154,23 @@ def _broker_value_of(cluster: Cluster, name: str, source: ConfigSource) -> str |
     setting = BROKER_SETTINGS[name]
     match source:
         case ConfigSource.DYNAMIC_BROKER:
-            return cluster.tables.broker_configs.get(cluster.node_id, {}).get(name)
+            return _stored(cluster, cluster.node_id, name)
         case ConfigSource.DYNAMIC_DEFAULT_BROKER:
-            return cluster.tables.broker_configs.get(None, {}).get(name)
+            return _stored(cluster, None, name)
         case ConfigSource.STATIC_BROKER:
             value = broker_value(cluster.settings.static, name)
-            return None if value == setting.default else setting.show(value)
+            is_default = value == setting.default and not cluster.settings.static_wins(name)
+            return None if is_default else setting.show(value)
         case _:
             return setting.show(setting.default)
+
+
+def _stored(cluster: Cluster, node_id: NodeId | None, name: str) -> str | None:
+    """The dynamic value of `name`, unless it is ignored (`DynamicConfig.load`)."""
+    text = cluster.tables.broker_configs.get(node_id, {}).get(name)
+    if text is not None:
+        try:
+            stored_value(name, text)
+        except InvalidConfig:
+            return None
+    return text

@@ -76,7 +76,9 @@ def changed_broker_configs(
         known = BROKER_SETTINGS.get(change.name)
         default = known.show(broker_value(broker, change.name)) if known else None
         _apply_change(configs, known, change, default)
-    _check_broker_values(configs)
+    # Older versions stored values that are invalid now. They must not block other changes.
+    names = {change.name for change in changes}
+    _check_broker_values({name: text for name, text in configs.items() if name in names})
     return configs
 
 
@@ -117,6 +119,8 @@ def _check_broker_values(values: Mapping[str, str]) -> None:
         try:
             known.parse(text)
         except InvalidConfig as error:
+            if known.can_lock_out:
+                raise  # our own rule: Kafka accepts max.connections=0
             # Kafka's code for a bad broker value; it differs from that for a bad topic value.
             raise InvalidRequest(str(error)) from None
 
