@@ -57,7 +57,9 @@ def test_handshake_of_a_library_client_works() -> None:
     ("rule", "origin", "accepted"),
     [
         (OriginRule(), None, True),
-        (OriginRule(), "http://gw.example:7000", True),
+        (OriginRule(), "http://gw.example:7000", False),
+        (OriginRule(hosts=("GW.example",)), "http://gw.example:7000", True),
+        (OriginRule(hosts=("gw.example",)), "http://evil.example", False),
         (OriginRule(), "http://evil.example", False),
         (OriginRule(("https://app.example",)), "https://app.example", True),
         (OriginRule(("https://app.example",)), "https://app.example.evil.example", False),
@@ -72,6 +74,14 @@ def test_pages_of_other_hosts_are_refused(
     assert done is not None
     assert (done.encoding is not None) is accepted
     assert done.answer.startswith(b"HTTP/1.1 101" if accepted else b"HTTP/1.1 403")
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost:7000", "127.0.0.1:7000", "[::1]:7000", "[::1]", "10.0.0.5"]
+)
+def test_pages_of_loopback_and_of_addresses_are_of_the_same_host(host: str) -> None:
+    assert OriginRule().allows(f"http://{host}", host)
+    assert not OriginRule().allows("http://evil.example", host)
 
 
 def test_request_without_our_subprotocol_is_rejected_by_http() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kafkaesque.edge.protocol.codes import Violation
 from kafkaesque.edge.protocol.framing import TcpFraming
+from kafkaesque.edge.protocol.websocket import OriginRule
 from kafkaesque.gateway.rules.handshake import ConnectionHandshake, HandshakeRules
 from kafkaesque.gateway.rules.proxy_header import (
     SIGNATURE,
@@ -81,7 +82,9 @@ FRAME = b"\x01\x00\x00\x00\x02\x00\x01{}"
 
 
 def handshake(host: str, *, proxy: bool) -> ConnectionHandshake:
-    return ConnectionHandshake(HandshakeRules.of((), proxy, ("127.0.0.0/8",)), host, f"{host}:1")
+    return ConnectionHandshake(
+        HandshakeRules.of(OriginRule(), proxy, ("127.0.0.0/8",)), host, f"{host}:1"
+    )
 
 
 def test_a_header_is_accepted_from_trusted_proxies_only() -> None:

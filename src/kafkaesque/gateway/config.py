@@ -93,6 +93,12 @@ class GatewayConfig:
         "Origins, besides the same host, that may open a WebSocket; `*` allows any.",
         ours=True,
     )  # fmt: skip
+    ws_hosts: tuple[str, ...] = setting(
+        "ws.hosts", LIST, (),
+        "Host names of this gateway, besides localhost and IP addresses, whose pages may open a "
+        "WebSocket as the same host.",
+        ours=True,
+    )  # fmt: skip
     proxy_protocol: bool = setting(
         "proxy.protocol", BOOLEAN, False,
         "Connections from trusted proxies begin with a PROXY header (v1 or v2).",

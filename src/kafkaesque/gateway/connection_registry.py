@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Iterator
 
 from kafkaesque.edge.protocol.codes import CloseCode
+from kafkaesque.edge.protocol.websocket import OriginRule
 from kafkaesque.gateway.client_connection import ClientConnection
 from kafkaesque.gateway.config import GatewayConfig
 from kafkaesque.gateway.counters import Counters
@@ -43,7 +44,9 @@ class ConnectionRegistry:
         self._empty = asyncio.Event()
         self._empty.set()
         self.handshake_rules = HandshakeRules.of(
-            config.ws_origins, config.proxy_protocol, config.proxy_trusted
+            OriginRule(config.ws_origins, config.ws_hosts),
+            config.proxy_protocol,
+            config.proxy_trusted,
         )
         self.write_buffer_bytes = config.write_buffer_bytes
 

@@ -11,6 +11,7 @@ import logging
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -50,14 +51,31 @@ class HandshakeResult(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class OriginRule:
     """Which web pages may connect: those of the same host, the listed origins, or any (`*`). Programs
-    other than browsers send no Origin and are allowed."""
+    other than browsers send no Origin and are allowed.
+
+    The same host counts only if it is `localhost`, an IP address or one of `hosts`. Any other name may
+    be an attacker's that resolves to this gateway (DNS rebinding), and then Host equals Origin, too.
+    """
 
     allowed: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
 
     def allows(self, origin: str | None, host: str | None) -> bool:
         if origin is None or "*" in self.allowed or origin in self.allowed:
             return True
-        return host is not None and urlsplit(origin).netloc.lower() == host.lower()
+        if host is None or urlsplit(origin).netloc.lower() != host.lower():
+            return False
+        return self._is_own_host(host)
+
+    def _is_own_host(self, host: str) -> bool:
+        name = (host if host.endswith("]") else host.rsplit(":", 1)[0]).strip("[]").lower()
+        if name == "localhost" or name in (known.lower() for known in self.hosts):
+            return True
+        try:
+            ip_address(name)
+        except ValueError:
+            return False
+        return True
 
 
 class Handshake:
@@ -91,7 +109,9 @@ class Handshake:
         if self._origins.allows(origin, host):
             protocol.send_response(protocol.accept(found[0]))
         else:
-            protocol.send_response(protocol.reject(403, f"origin {origin} is not allowed\n"))
+            protocol.send_response(
+                protocol.reject(403, f"origin {origin} on host {host} is not allowed\n")
+            )
         chosen = protocol.subprotocol
         encoding = None if chosen is None else SUBPROTOCOLS[chosen]
         forwarded = ", ".join(headers.get_all("X-Forwarded-For"))

@@ -38,13 +38,13 @@ class HandshakeRules:
 
     @classmethod
     def of(
-        cls, origins: tuple[str, ...], proxy_protocol: bool, trusted: tuple[str, ...]
+        cls, origins: OriginRule, proxy_protocol: bool, trusted: tuple[str, ...]
     ) -> HandshakeRules:
         try:
             networks = [ip_network(text) for text in trusted]
         except ValueError as error:
             raise InvalidConfig(f"proxy.trusted: {error}") from None
-        return cls(OriginRule(origins), proxy_protocol, networks)
+        return cls(origins, proxy_protocol, networks)
 
     def trusts(self, host: str) -> bool:
         try:
